@@ -21,6 +21,8 @@ use crate::{Server, binary, run_bounded, server::both};
 const FETCH: Duration = Duration::from_secs(8 * 60);
 /// One run of a client.
 const RUN: Duration = Duration::from_secs(6 * 60);
+/// The browser's test of the console, with its thousand workspaces.
+const BROWSER: Duration = Duration::from_secs(8 * 60);
 
 /// A language with a client for Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +224,58 @@ pub(crate) fn run(program: &str, arguments: &[&str], more: &[OsString], folder: 
 
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
+}
+
+/// Runs the browser's test of the console against a server, which it ends. Returns its output, or a
+/// sentence about what is missing: Node, its packages or Chromium.
+///
+/// # Errors
+/// The sentence.
+pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
+    let chromium = [
+        "/usr/bin/chromium",
+        "/usr/bin/chromium-browser",
+        "/usr/bin/google-chrome",
+    ];
+    let given = std::env::var("INSULA_CHROMIUM").ok();
+    let found = given.or_else(|| {
+        chromium
+            .iter()
+            .find(|path| Path::new(path).exists())
+            .map(ToString::to_string)
+    });
+    let program = found.ok_or("no Chromium: install it, or name it in INSULA_CHROMIUM")?;
+    let source = clients().join("console");
+    let files = [
+        "package.json",
+        "package-lock.json",
+        "check.mjs",
+        "seed.mjs",
+        "widgets.json",
+    ];
+    let installed = install("console", &source, &files, false, &|into| {
+        for file in files {
+            std::fs::copy(source.join(file), into.join(file)).map_err(|error| error.to_string())?;
+        }
+        let arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+        run("npm", &arguments, &[], into)
+    })?;
+    std::fs::create_dir_all(shots).map_err(|error| error.to_string())?;
+    let mut command = Command::new("node");
+    command.arg(installed.join("check.mjs")).env("URL", server.url());
+    command.env("CA", server.data_dir().join("pki/ca.crt"));
+    command.envs([
+        ("TOKEN", "carol-token"),
+        ("TENANT", "alice-token"),
+        ("CHROMIUM", &program),
+    ]);
+    command.env("SHOTS", shots).env("SERVER_PID", server.pid().to_string());
+    for proxy in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
+        command.env_remove(proxy);
+    }
+    let output = run_bounded(&mut command, "", BROWSER);
+    assert!(output.status.success(), "{}", both(&output));
+    Ok(both(&output))
 }
 
 impl Server {

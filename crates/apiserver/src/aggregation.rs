@@ -18,4 +18,5 @@ mod proxy;
 
 pub use check::keep_checking;
 pub(crate) use documents::{add_to_aggregated, add_to_groups, add_to_index, openapi_v2, services, with_group};
+pub(crate) use headers::SANDBOX;
 pub(crate) use proxy::{Stream, document, find, path_of, proxy};

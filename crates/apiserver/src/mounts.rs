@@ -6,6 +6,7 @@
 //! the names because of the certificate that this server presents, and authorises by itself.
 
 use crate::{
+    aggregation::SANDBOX,
     reply,
     request::{Answer, Parsed},
 };
@@ -162,6 +163,7 @@ fn with_permit(answer: Response<Body>, permit: WatchPermit) -> Response<Body> {
     let mut response = Response::new(Body::from_stream(stream));
     *response.status_mut() = parts.status;
     *response.headers_mut() = allowed(&parts.headers, &RESPONSE_HEADERS);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     response
 }
 

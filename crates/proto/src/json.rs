@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use prost::{Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
-use serde_json::Value;
+use serde_json::{Deserializer, Value};
 
 /// Largest absolute value up to which a double holds every integer: 2^53.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
@@ -35,14 +35,71 @@ pub fn from_message<M: Message + Name>(message: &M) -> Value {
     dynamic
         .transcode_from(message)
         .expect("the message is one of its descriptor");
+    from_dynamic(&dynamic)
+}
+
+fn from_dynamic(message: &DynamicMessage) -> Value {
     let options = SerializeOptions::new()
         .stringify_64_bit_integers(false)
         .skip_default_fields(false);
-    let mut value = dynamic
+    let mut value = message
         .serialize_with_options(serde_json::value::Serializer, &options)
         .expect("every message of the admin API has JSON");
     restore_integers(&mut value);
     value
+}
+
+/// The messages of a method, between JSON and their encoding.
+#[derive(Debug, Clone)]
+pub struct MethodMessages {
+    request: MessageDescriptor,
+    response: MessageDescriptor,
+    streams: bool,
+}
+
+impl MethodMessages {
+    /// Finds the method of a path: `/insula.admin.v1.ApiService/GetExport`. None receives a stream.
+    pub fn find(path: &str) -> Option<Self> {
+        let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+        let service = POOL.get_service_by_name(service)?;
+        let method = service.methods().find(|known| known.name() == method)?;
+        if method.is_client_streaming() {
+            return None;
+        }
+        Some(MethodMessages {
+            request: method.input(),
+            response: method.output(),
+            streams: method.is_server_streaming(),
+        })
+    }
+
+    /// Returns true for a method that answers with a stream.
+    pub fn streams(&self) -> bool {
+        self.streams
+    }
+
+    /// Encodes a request. An empty text is an empty message.
+    ///
+    /// # Errors
+    /// The text is no JSON of the message: the place and the problem.
+    pub fn encode_request(&self, json: &[u8]) -> Result<Vec<u8>, String> {
+        if json.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut text = Deserializer::from_slice(json);
+        let message = DynamicMessage::deserialize(self.request.clone(), &mut text);
+        let message = message.and_then(|message| text.end().map(|()| message));
+        Ok(message.map_err(|error| error.to_string())?.encode_to_vec())
+    }
+
+    /// Returns the JSON of an encoded response.
+    ///
+    /// # Errors
+    /// The bytes are no such message.
+    pub fn decode_response(&self, message: &[u8]) -> Result<Value, String> {
+        let message = DynamicMessage::decode(self.response.clone(), message);
+        Ok(from_dynamic(&message.map_err(|error| error.to_string())?))
+    }
 }
 
 /// Makes integers of numbers without a fraction: a Struct has doubles only, and an object in it has
@@ -70,6 +127,33 @@ mod tests {
 
     use super::*;
     use crate::admin::v1::{Operation, OperationProgress};
+
+    #[test]
+    fn messages_of_methods_are_found_and_converted() {
+        let path = "/insula.admin.v1.WorkspaceService/ListWorkspaces";
+        let messages = MethodMessages::find(path).expect("a method");
+        let request = messages
+            .encode_request(br#"{"parent": "root:a", "pageSize": 5}"#)
+            .unwrap();
+        let request = crate::admin::v1::ListWorkspacesRequest::decode(request.as_slice()).unwrap();
+        assert_eq!((request.parent.as_str(), request.page_size), ("root:a", 5));
+        assert_eq!(messages.encode_request(b""), Ok(Vec::new()));
+        for wrong in [
+            "{",
+            "[]",
+            "{} {}",
+            r#"{"parents": "a"}"#,
+            r#"{"parent": 1}"#,
+            r#"{"pageSize": "many"}"#,
+        ] {
+            assert!(messages.encode_request(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let response = crate::admin::v1::ListWorkspacesResponse::default().encode_to_vec();
+        assert_eq!(messages.decode_response(&response).unwrap()["workspaces"], json!([]));
+        for path in ["", "/", "insula.admin.v1.WorkspaceService/ListWorkspaces", "/a/b"] {
+            assert!(MethodMessages::find(path).is_none(), "{path}");
+        }
+    }
 
     #[test]
     fn messages_have_camel_case_and_numbers() {

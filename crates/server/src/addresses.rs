@@ -33,6 +33,13 @@ pub(crate) fn url(listen: SocketAddr) -> ExternalUrl {
     }
 }
 
+/// Returns true for an address to listen on, `HOST:PORT`, that only this machine can reach.
+pub(crate) fn is_loopback(listen: &str) -> bool {
+    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
 /// Returns the addresses of the machine that others may reach, those of its default route first.
 pub(crate) fn of_machine() -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = FAR.iter().filter_map(|(from, to)| routed(*from, *to)).collect();
@@ -98,6 +105,23 @@ fn ipv6(table: &str) -> Vec<Ipv6Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_is_told_from_other_addresses() {
+        for (listen, want) in [
+            ("127.0.0.1:6443", true),
+            ("127.8.8.8:0", true),
+            ("[::1]:6443", true),
+            ("localhost:6443", true),
+            ("0.0.0.0:6443", false),
+            ("[::]:6443", false),
+            (":6443", false),
+            ("10.0.0.1:6443", false),
+            ("localhost.example.com:6443", false),
+        ] {
+            assert_eq!(is_loopback(listen), want, "{listen}");
+        }
+    }
 
     #[test]
     fn a_given_address_is_the_url() {

@@ -4,9 +4,11 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use insula_access::{Authenticator, issuers::Issuers, static_tokens::StaticTokens};
 use insula_admin::{AdminService, host::Host, operations::Operations};
+use insula_api::Clock;
 use insula_apiserver::{ApiServer, Extensions, aggregation};
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_catalog::CompiledKind;
+use insula_console::Console;
 use insula_controllers::Controllers;
 use insula_edge::{
     guard::limits::{Limits, Settings, Share},
@@ -27,7 +29,7 @@ use crate::{
     health::{Health, StoreCheck},
     host::ServerHost,
     housekeeping,
-    identity::FrontProxies,
+    identity::{self, FrontProxies},
     issuers,
     measured_store::MeasuredStore,
     memory,
@@ -142,6 +144,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host, lifecycle.clone());
     let (calls, calls_health) = calls(&config, admin, (&metrics, &lifecycle, &runtimes)).await?;
     let edge = Edge {
+        console: console(&config, env.clock)?,
         rng: env.rng,
         audit,
         metrics,
@@ -155,14 +158,24 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     background.push(Box::pin(end_streams(lifecycle, calls_health, closing)));
     background.extend(admin_tasks);
     background.extend(controllers);
-    let last_writes = Box::pin(housekeeping::store_last_uses(registry));
     Ok(App {
         answer: edge.into_answer(),
         tasks: Tasks {
             background,
-            last_writes,
+            last_writes: Box::pin(housekeeping::store_last_uses(registry)),
         },
     })
+}
+
+/// Creates the console, if the settings want one. The key of its sessions is derived from that of
+/// the CA, which all servers of an installation have: a browser may reach another one with each
+/// request.
+fn console(config: &Config, clock: Arc<dyn Clock>) -> Result<Option<Console>, StartError> {
+    if !config.serves_console() {
+        return Ok(None);
+    }
+    let secret = identity::ca_key(&config.data_dir)?;
+    Ok(secret.map(|secret| Console::new(secret.as_bytes(), clock)))
 }
 
 /// Returns static tokens that know the marks of the certificates that are made with them.

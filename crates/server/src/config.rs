@@ -25,6 +25,7 @@ use insula_apiserver::HostPattern;
 use insula_edge::port::ConnectionLimits;
 use serde::{Deserialize, Serialize};
 
+use crate::addresses;
 pub use crate::outbound::Targets;
 
 /// Settings of the server. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the
@@ -42,6 +43,8 @@ pub struct Config {
     pub external_url: Option<String>,
     /// Hosts of workspaces: `{cluster}.api.example.com`. `None` for workspaces at paths alone.
     pub host_pattern: Option<String>,
+    /// Choice of serving the web console.
+    pub console: ConsoleChoice,
     /// Certificates of the port.
     pub tls: TlsConfig,
     /// Proxies that name users in headers.
@@ -124,6 +127,18 @@ impl Default for EtcdConfig {
             accept_new_keys: false,
         }
     }
+}
+
+/// Choice of serving the web console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsoleChoice {
+    /// On an address that only this machine can reach.
+    Auto,
+    /// On every address.
+    Always,
+    /// Nowhere.
+    Never,
 }
 
 /// Logging.
@@ -300,6 +315,15 @@ impl Config {
         let pattern = self.host_pattern.as_deref().map(HostPattern::parse);
         pattern.and_then(Result::ok)
     }
+
+    /// Returns true if the console is served.
+    pub(crate) fn serves_console(&self) -> bool {
+        match self.console {
+            ConsoleChoice::Auto => addresses::is_loopback(&self.listen),
+            ConsoleChoice::Always => true,
+            ConsoleChoice::Never => false,
+        }
+    }
 }
 
 impl Default for Config {
@@ -309,6 +333,7 @@ impl Default for Config {
             listen: "127.0.0.1:6443".to_owned(),
             external_url: None,
             host_pattern: None,
+            console: ConsoleChoice::Auto,
             tls: TlsConfig::default(),
             front_proxy: FrontProxyConfig::default(),
             kubeconfig: None,

@@ -1,7 +1,7 @@
 //! Edge of the server: the steps of every request between the port and its handler.
 //!
 //! ```text
-//! answer    id and span of the request
+//! answer    the console: its pages, and requests of its sessions as ordinary ones; id and span
 //! audited   its line in the audit log
 //! measured  its host, metrics ──> health | in flight
 //! in_flight its gauge, the rest of its body ──> HTTP: ApiServer::serve | gRPC: Calls::answer
@@ -23,6 +23,7 @@ use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
 use insula_apiserver::ApiServer;
 use insula_auth::audit::Log;
+use insula_console::{Console, Route};
 use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass, UnreadBody, is_call, listen::Answer};
 use tracing::Instrument;
 
@@ -37,6 +38,8 @@ use crate::{
 
 /// Handlers of requests, and the observers of each request.
 pub(crate) struct Edge {
+    /// The web console, if the settings want one.
+    pub(crate) console: Option<Console>,
     /// Source of request ids.
     pub(crate) rng: Arc<dyn Rng>,
     /// Audit log.
@@ -51,6 +54,9 @@ pub(crate) struct Edge {
     pub(crate) api: Arc<ApiServer>,
 }
 
+/// An answer of the console, with the reason if it is a refusal.
+type Given = (Response, Option<&'static str>);
+
 impl Edge {
     /// Returns the edge as the function that the port calls.
     pub(crate) fn into_answer(self) -> Answer {
@@ -61,29 +67,48 @@ impl Edge {
         })
     }
 
-    async fn answer(&self, mut request: Request, arrival: Arrival) -> Answered {
+    async fn answer(&self, mut request: Request, mut arrival: Arrival) -> Answered {
+        let console = self.console.as_ref();
+        // Before everything else: from here on a request of a session is an ordinary one.
+        let route = console.map_or(Route::Ordinary, |console| console.route(&mut request, &mut arrival));
+        let (sign_in, given) = match route {
+            Route::Ordinary => (None, None),
+            Route::SignIn(sign_in) => (Some(sign_in), None),
+            Route::Answered(response, refused) => (None, Some((response, refused))),
+        };
         let trace = Trace::begin(&*self.rng, &mut request);
-        let answering = self.audited(request, arrival).instrument(trace.traced.clone());
+        let answering = self.audited(request, arrival, given).instrument(trace.traced.clone());
         let mut answered = answering.instrument(trace.span.clone()).await;
+        if let Some((console, sign_in)) = console.zip(sign_in) {
+            console.signed_in(&sign_in, &mut answered.response);
+        }
         trace.end(&mut answered);
         answered
     }
 
-    async fn audited(&self, request: Request, mut arrival: Arrival) -> Answered {
+    /// Answers a request, for which the console may have `given` the answer.
+    async fn audited(&self, request: Request, mut arrival: Arrival, given: Option<Given>) -> Answered {
         let audit = RequestAudit::begin(&self.audit, &request, &mut arrival);
-        let answered = self.measured(request, arrival).await;
+        let answered = self.measured(request, arrival, given).await;
         audit.end(&answered.response);
         answered
     }
 
-    async fn measured(&self, request: Request, arrival: Arrival) -> Answered {
+    async fn measured(&self, request: Request, arrival: Arrival, given: Option<Given>) -> Answered {
         if let Some(refusal) = authority::refuse(&request, &arrival.record) {
             return refusal.into();
         }
         let (started, only_head) = (Instant::now(), *request.method() == Method::HEAD);
-        let mut answered = match Protocol::from_request(&request) {
-            Protocol::Health => health::answer(&self.health, &arrival, request).await.into(),
-            protocol => self.in_flight(protocol, request, arrival).await,
+        let protocol = Protocol::from_request(&request, &self.calls);
+        let mut answered = match (given, protocol) {
+            (Some((response, refused)), _) => {
+                if let Some(why) = refused {
+                    arrival.record.refused(why);
+                }
+                response.into()
+            }
+            (None, Protocol::Health) => health::answer(&self.health, &arrival, request).await.into(),
+            (None, protocol) => self.in_flight(protocol, request, arrival).await,
         };
         if only_head {
             answered.response = without_body(answered.response);
@@ -130,13 +155,13 @@ enum Protocol {
     /// Health probes, version, metrics and backups, recognized by their paths.
     Health,
     Http,
-    /// gRPC, recognized by the content type.
+    /// gRPC, recognized by the content type; its methods take JSON, too.
     Grpc,
 }
 
 impl Protocol {
-    fn from_request(request: &Request) -> Self {
-        if is_call(request.headers()) {
+    fn from_request(request: &Request, calls: &Calls) -> Self {
+        if is_call(request.headers()) || calls.takes_json(request) {
             return Protocol::Grpc;
         }
         match health::serves(request.uri().path()) {

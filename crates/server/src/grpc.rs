@@ -5,6 +5,7 @@
 //! outcome; it is a header if no message comes before it.
 
 mod completion;
+mod json;
 mod message;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -82,13 +83,38 @@ impl Calls {
         self.methods.get(path).is_some_and(|method| method.mutates)
     }
 
+    /// Returns true for a call of a known method with a message in JSON.
+    pub(crate) fn takes_json(&self, request: &Request) -> bool {
+        json::is_json(request) && self.methods.contains_key(request.uri().path())
+    }
+
+    /// Answers a call, in the form of its messages.
+    pub(crate) async fn answer(&self, api: &ApiServer, request: Request, arrival: Arrival) -> Answered {
+        if !json::is_json(&request) {
+            return self.answer_call(api, (request, arrival), None).await;
+        }
+        match json::into_call(request) {
+            Ok((call, form)) => {
+                let mut answered = self.answer_call(api, (call, arrival), Some(&form)).await;
+                answered.response = form.answered(answered.response).await;
+                answered
+            }
+            Err(refusal) => json::refused(&refusal).into(),
+        }
+    }
+
     /// Answers a call. Refusals have details, and every answer the id of its request.
-    pub(crate) async fn answer(&self, api: &ApiServer, mut request: Request, arrival: Arrival) -> Answered {
+    async fn answer_call(
+        &self,
+        api: &ApiServer,
+        (mut request, arrival): (Request, Arrival),
+        form: Option<&json::Form>,
+    ) -> Answered {
         let known = self.methods.get(request.uri().path());
         let id = name_request(&mut request, &arrival.record);
         let answered = match known {
             Some(method) if method.access != Access::Open && self.lifecycle.is_closing() => Err(status::closing()),
-            known => self.called(api, known, (request, arrival)).await,
+            known => self.called(api, (known, form), (request, arrival)).await,
         };
         let mut response = match answered {
             Ok(response) => response,
@@ -119,7 +145,7 @@ impl Calls {
     async fn called(
         &self,
         api: &ApiServer,
-        known: Option<&Method>,
+        (known, form): (Option<&Method>, Option<&json::Form>),
         (request, arrival): (Request, Arrival),
     ) -> Result<Response, Status> {
         let method = known.unwrap_or(&UNKNOWN);
@@ -148,7 +174,13 @@ impl Calls {
             let counted = caller.as_ref().map(|caller| self.bytes.for_caller(caller.payer()));
             let message = match method.uploads {
                 true => Message::of_upload(request, method.bytes, stall, counted.clone()),
-                false => Ok(request.map(|body| Body::new(Message::new(body, method.bytes, stall, counted.clone())))),
+                false => Ok(request.map(|body| {
+                    let message = Body::new(Message::new(body, method.bytes, stall, counted.clone()));
+                    match form {
+                        Some(form) => json::encoded(message, form),
+                        None => message,
+                    }
+                })),
             };
             let mut response = match message {
                 Ok(request) if method.mutates && !method.streams && !method.uploads => {

@@ -104,14 +104,21 @@ pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Resul
     })
 }
 
+/// Returns the key of the CA, PEM; `None` where the server does not have it. Several servers of one
+/// installation have the same.
+pub(crate) fn ca_key(data_dir: &Path) -> Result<Option<String>, StartError> {
+    read_secret(&ca_key_path(data_dir))
+}
+
+fn ca_key_path(data_dir: &Path) -> PathBuf {
+    Pair::in_dir(&data_dir.join(IDENTITY_DIR), "ca").key
+}
+
 /// Returns the name of the CA's public key; `None` where the server does not have its key.
 pub(crate) fn ca_key_name(data_dir: &Path) -> Result<Option<String>, StartError> {
-    let path = Pair::in_dir(&data_dir.join(IDENTITY_DIR), "ca").key;
-    let Some(pem) = read_secret(&path)? else {
-        return Ok(None);
-    };
+    let Some(pem) = ca_key(data_dir)? else { return Ok(None) };
     let key = KeyPair::from_pem(&pem).map_err(|error| StartError::Identity {
-        path,
+        path: ca_key_path(data_dir),
         cause: format!("is not a private key: {error}"),
     })?;
     Ok(Some(key_name(key.public_key_raw())))

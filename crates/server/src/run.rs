@@ -213,7 +213,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
 /// Runs a server program as [`run`] does, with the parts that the program adds.
 pub async fn run_with(config: Config, env: Env, additions: Additions) -> Result<(), StartError> {
     let telemetry = telemetry::install(&config, &*env.rng)?;
-    let format = config.log.format;
+    let (format, serves_console) = (config.log.format, config.serves_console());
     housekeeping::take_small_pages();
     // Signals during the start take effect at its end.
     let mut stop = Signals::listen()?;
@@ -225,6 +225,9 @@ pub async fn run_with(config: Config, env: Env, additions: Additions) -> Result<
             "  next:  kubectl --kubeconfig {} get workspaces",
             files::shown(running.kubeconfig())
         );
+        if serves_console {
+            eprintln!("  see:   {}/console", running.url());
+        }
     }
     manager.ready(running.url());
     let failure = tokio::select! {

@@ -5,11 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use insula_access::Authenticator;
 use insula_auth::{TokenFile, certificate::MarkKey};
 
-use crate::{
-    StartError,
-    files::{IDENTITY_DIR, read_secret},
-    identity::Pair,
-};
+use crate::{StartError, files::read_secret, identity};
 
 /// Period of reading the file.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -30,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<TokenFile, StartError> {
 /// Returns the secret from which the marks of certificates are made: the server that signs them has
 /// it, and one that shares its keys. `None` where the CA has no key.
 pub(crate) fn mark_key(data_dir: &Path) -> Result<Option<MarkKey>, StartError> {
-    let key = read_secret(&Pair::in_dir(&data_dir.join(IDENTITY_DIR), "ca").key)?;
+    let key = identity::ca_key(data_dir)?;
     Ok(key.map(|key| MarkKey::from_ca_key(&key)))
 }
 

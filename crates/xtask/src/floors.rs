@@ -43,8 +43,8 @@ pub const FLOORS: [Floor; 8] = [
     },
     Floor {
         name: "faces",
-        crates: &["apiserver", "admin", "controllers"],
-        what: "three faces of one registry",
+        crates: &["apiserver", "admin", "console", "controllers"],
+        what: "faces of one registry, and the console in front of them",
     },
     Floor {
         name: "roof",

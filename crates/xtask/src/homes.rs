@@ -9,7 +9,7 @@ use crate::{
 
 /// Third-party crates and the folders that may depend on them. A name that ends in `*` covers all
 /// crates with that prefix.
-pub const HOMES: [(&str, &[&str]); 31] = [
+pub const HOMES: [(&str, &[&str]); 32] = [
     ("regex", &[]),
     ("regex-automata", &["goformat"]),
     ("regex-syntax", &["goformat", "conversion"]),
@@ -19,8 +19,9 @@ pub const HOMES: [(&str, &[&str]); 31] = [
     ("redb", &["store"]),
     ("twox-hash", &["store"]),
     ("etcd-client", &["store-etcd"]),
-    ("axum", &["edge", "apiserver", "server"]),
-    ("flate2", &["apiserver", "catalog"]),
+    ("axum", &["edge", "apiserver", "console", "server"]),
+    ("flate2", &["apiserver", "catalog", "console"]),
+    ("aws-lc-rs", &["console"]),
     ("tokio-tungstenite", &["apiserver"]),
     ("tonic-health", &["admin"]),
     ("tonic-reflection", &["admin"]),

@@ -3,6 +3,7 @@
 //!
 //! Nothing here is part of the product.
 
+pub mod console;
 pub mod dist;
 pub mod floors;
 pub mod homes;

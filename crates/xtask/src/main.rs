@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::{
+    console::{self, Packing},
     dist, floors, report, suite,
     tidy::{self, Mode},
     workspace::Workspace,
@@ -53,6 +54,12 @@ enum Chore {
     },
     /// Write the reference of the gRPC API, `docs/api/grpc.md`, and record its additions
     Proto,
+    /// Pack the web console from its sources, with Node
+    Console {
+        /// Compare the packed files with what the sources give, and write nothing
+        #[arg(long)]
+        check: bool,
+    },
     /// Build static programs with checksums, a bill of materials and packages, in `target/dist`
     Dist {
         /// Build only this target, such as x86_64-unknown-linux-musl
@@ -91,6 +98,10 @@ fn run(chore: Chore, workspace: &Workspace) -> Result<()> {
         Chore::Test { only } => suite::run(workspace, only.as_deref()),
         Chore::Docs => suite::run(workspace, Some("docs::")),
         Chore::Proto => suite::proto(&workspace.root),
+        Chore::Console { check } => {
+            let packing = if check { Packing::Check } else { Packing::Write };
+            console::run(&workspace.root, packing)
+        }
         Chore::Dist {
             target,
             program,

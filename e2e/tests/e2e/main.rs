@@ -23,6 +23,7 @@ mod boot;
 mod builtin;
 mod cli;
 mod clients;
+mod console;
 mod conversion;
 mod definitions;
 mod docs;

@@ -239,6 +239,7 @@ fn assert_forwarded(far: &Client) {
     let answer = far.get_with("/api/v1/pods?limit=1", &spoof);
     assert_eq!(answer.code, 207);
     assert!(!answer.headers.contains_key("set-cookie") && !answer.headers.contains_key("location"));
+    assert_eq!(answer.headers["content-security-policy"], "sandbox");
     assert_eq!(answer.body["path"], "/base/api/v1/pods?limit=1");
     let headers = &answer.body["headers"];
     assert_eq!(headers["x-remote-user"], json!(["alice"]));

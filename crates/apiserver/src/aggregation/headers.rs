@@ -58,9 +58,9 @@ const OF_UPGRADE: [&str; 4] = [
 ];
 /// Prefix of the headers of fair sharing in Kubernetes, which clients show.
 const FLOW_CONTROL: &str = "x-kubernetes-pf-";
-/// Policy of answers in a browser: a page of an extension server runs no script under the origin of
-/// this server, where the user's client certificate counts.
-const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
+/// Policy of answers of other servers in a browser: a page of theirs runs no script under the
+/// origin of this server, where the user's client certificate and the console's session count.
+pub(crate) const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 
 /// Returns the headers that are passed on of a request.
 pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {

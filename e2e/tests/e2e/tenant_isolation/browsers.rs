@@ -1,6 +1,6 @@
 //! Row 72: requests that another site's page makes a browser send, and answers that a browser could
-//! misinterpret. The server has no console, no cookies and no pages: a client sends a credential
-//! explicitly or not at all.
+//! misinterpret. Outside of the console the server has no cookies and no pages: a client sends a
+//! credential explicitly or not at all. The sessions of the console are in `console.rs`.
 
 use bytes::Bytes;
 

@@ -23,6 +23,8 @@ pub(super) enum Route {
     OldWatch,
     /// The same over a WebSocket, as a browser would.
     Socket,
+    /// The same through the console, in a session of the actor.
+    Console,
     /// `/services/apiexport`
     Export(Whose),
     /// `/services/initializingworkspaces`
@@ -33,12 +35,13 @@ pub(super) enum Route {
     Schemas,
 }
 
-pub(super) const ROUTES: [Route; 12] = [
+pub(super) const ROUTES: [Route; 13] = [
     Route::Path,
     Route::Name,
     Route::Watch,
     Route::OldWatch,
     Route::Socket,
+    Route::Console,
     Route::Export(Whose::Mine),
     Route::Export(Whose::Theirs),
     Route::Initializing(Whose::Mine),
@@ -84,7 +87,7 @@ impl Route {
 
     /// Returns true for routes that name workspaces by their paths.
     pub(super) fn is_by_path(self) -> bool {
-        matches!(self, Route::Path | Route::Watch | Route::Socket)
+        matches!(self, Route::Path | Route::Watch | Route::Socket | Route::Console)
     }
 
     /// Fills the names of workspaces into a text of a row.
@@ -99,6 +102,11 @@ impl Route {
     /// Returns the request of a row by this route, if it differs from the other routes.
     pub(super) fn request(self, scene: &Scene, row: &Row<'_>) -> Option<RoutedRequest> {
         let (method, path) = row.request.split_once(' ').unwrap();
+        if self == Route::Console {
+            // Headers that name a user beside the session are refused anyway.
+            let has_session = row.headers.is_empty() && scene.session(row.actor).is_some();
+            return has_session.then(|| self.straight(scene, row, &format!("/console/api{path}")));
+        }
         let (cluster, rest) = match path.strip_prefix("/clusters/").and_then(|path| path.split_once('/')) {
             Some(parts) => parts,
             // The request addresses the server, or virtual workspaces themselves.
@@ -129,6 +137,7 @@ impl Route {
             Route::Initializing(whose) => format!("initializingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
             Route::Terminating(whose) => format!("terminatingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
             Route::Schemas => format!("apiresourceschema/{cluster}"),
+            Route::Console => return None,
         };
         let expect = match row.expect {
             [401] => vec![401],

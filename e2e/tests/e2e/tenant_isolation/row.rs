@@ -72,7 +72,8 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
             let Some(request) = route.request(scene, row) else {
                 continue;
             };
-            let clients = scene.clients_of(row.actor);
+            // Through the console, the session alone is the credential.
+            let clients = scene.clients_of(if route == Route::Console { "anon" } else { row.actor });
             for i in route.versions(sent.len()) {
                 let (version, client) = (["HTTP/2", "HTTP/1.1"][*i], &clients[*i]);
                 let (method, _) = row.request.split_once(' ').unwrap();
@@ -102,6 +103,10 @@ fn send(
 ) -> Refused {
     let (method, _) = row.request.split_once(' ').unwrap();
     let mut headers = [&row.headers, route.headers()].concat();
+    let session = scene.session(row.actor).filter(|_| route == Route::Console);
+    if let Some(cookie) = &session {
+        headers.extend([("insula-console", "1"), ("cookie", cookie.as_str())]);
+    }
     let is_patch = method == "PATCH";
     if is_patch && headers.iter().all(|(name, _)| *name != "content-type") {
         headers.push(("content-type", "application/merge-patch+json"));

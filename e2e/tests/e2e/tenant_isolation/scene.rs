@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
+use bytes::Bytes;
 use insula_e2e::{Client, Issuer, Server, Who, ready_workspace, shared, unique, until};
 use serde_json::{Value, json};
 
@@ -32,6 +33,8 @@ pub(super) struct Scene {
     /// `corp:ada`, a user of the operator's issuer without access to any workspace.
     pub(super) ada: String,
     clients: RefCell<HashMap<String, [Client; 2]>>,
+    /// Cookies of sessions of the console; none for actors whose token begins none.
+    sessions: RefCell<HashMap<String, Option<String>>>,
 }
 
 pub(super) fn owned_by(server: &Server, user: &str) -> TenantWorkspace {
@@ -87,6 +90,7 @@ impl Scene {
             gone,
             ada,
             clients: RefCell::default(),
+            sessions: RefCell::default(),
         };
         scene.settle();
         scene
@@ -119,6 +123,24 @@ impl Scene {
             "masters" => Who::ShardAdmin,
             token => Who::Token(token.to_owned()),
         }
+    }
+
+    /// Returns the cookie of a session of the console that the token of an actor began.
+    pub(super) fn session(&self, actor: &str) -> Option<String> {
+        let mut sessions = self.sessions.borrow_mut();
+        let begin = || {
+            let Who::Token(token) = self.who(actor) else {
+                return None;
+            };
+            let bearer = format!("Bearer {token}");
+            let headers = [("insula-console", "1"), ("authorization", bearer.as_str())];
+            let path = format!("/console/session?workspace={}", self.mine.path);
+            let anybody = self.server.client(Who::Anonymous);
+            let answer = anybody.try_send("POST", &path, &headers, Bytes::new()).ok()?;
+            let cookie = answer.headers.get("set-cookie")?.to_str().ok()?;
+            cookie.split(';').next().map(str::to_owned)
+        };
+        sessions.entry(actor.to_owned()).or_insert_with(begin).clone()
     }
 
     /// Returns clients of an actor over HTTP/2 and over HTTP/1.1.

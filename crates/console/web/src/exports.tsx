@@ -1,0 +1,415 @@
+// Exports, and the graph of one export with its bindings.
+
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { call } from "./api";
+import { count, utc } from "./format";
+import { SINGLE_MAX, STATES, picture, sorted, stateOf, toneOf, versionsOf } from "./graph";
+import type { Picture, State } from "./graph";
+import { useLive } from "./live";
+import type { Consumer, Export, Header, Offered } from "./model";
+import { go, link } from "./router";
+import type { Place } from "./router";
+import { Badge, Copy, LiveBadge, Problem, ViewYaml, useRows, useSearchKey } from "./ui";
+
+export function Exports({ place, home }: { place: Place; home: string }) {
+  if (place.workspace !== "" && place.name !== "") return <Graph workspace={place.workspace} name={place.name} />;
+  return <List workspace={place.workspace || home} page="exports" />;
+}
+
+interface Listed {
+  export: string;
+  workspace: string;
+  title: string;
+  resources: { resource: string; group: string; versions: { name: string; deprecated: boolean }[] }[];
+}
+
+/** The exports of a workspace, and those elsewhere that the viewer may bind. */
+export function List({ workspace, page }: { workspace: string; page: string }) {
+  const [own, setOwn] = useState<Export[]>();
+  const [others, setOthers] = useState<Listed[]>([]);
+  const [query, setQuery] = useState("");
+  const [error, setError] = useState<unknown>();
+  const field = useRef<HTMLInputElement>(null);
+  useSearchKey(field);
+  useEffect(() => {
+    const ended = new AbortController();
+    const { signal } = ended;
+    call<{ exports: Export[] }>("ApiService/ListExports", { workspace, pageSize: 500 }, signal).then(
+      ({ exports }) => setOwn(exports),
+      (failed: unknown) => signal.aborted || setError(failed),
+    );
+    call<{ apis: Listed[] }>("ApiService/ListApis", { workspace, pageSize: 500 }, signal).then(
+      ({ apis }) => setOthers(apis.filter((api) => api.workspace !== workspace)),
+      // Without the right to see bindings here, there are no others.
+      () => undefined,
+    );
+    return () => ended.abort();
+  }, [workspace]);
+  const fits = (text: string) => text.toLowerCase().includes(query.toLowerCase());
+  const here = own?.filter((some) => fits(`${some.name} ${some.workspace}`));
+  const elsewhere = others.filter((some) => fits(`${some.export} ${some.workspace} ${some.title}`));
+  return (
+    <div class="page">
+      <div class="toolbar">
+        <input
+          ref={field}
+          type="search"
+          placeholder="Search exports  ( / )"
+          aria-label="Search exports"
+          value={query}
+          onInput={(event) => setQuery(event.currentTarget.value)}
+        />
+        <span class="faint">
+          in <code>{workspace}</code>
+        </span>
+        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexports`}>Copy kubectl</Copy>
+        <Copy text={`insula export list --workspace ${workspace}`}>Copy insula</Copy>
+        <ViewYaml path={`/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apiexports`} />
+      </div>
+      {error !== undefined && <Problem error={error} />}
+      {here && (
+        <ul class="cards">
+          {here.map((some) => (
+            <li key={some.name}>
+              <a class="card" href={link(page, some.workspace, some.name)}>
+                <strong>{some.name}</strong> <span class="faint">{some.workspace}</span>
+                <Resources resources={some.resources} />
+                {some.rollout && (
+                  <p class="faint">
+                    {count(some.rollout.bindings)} bindings, {count(some.rollout.current)} up to date
+                  </p>
+                )}
+              </a>
+            </li>
+          ))}
+        </ul>
+      )}
+      {here?.length === 0 && (
+        <p class="empty">
+          {workspace} has no export{query && " of this name"}. <code>insula export publish -f FILE</code> makes one.
+        </p>
+      )}
+      {elsewhere.length > 0 && <h2 class="between">In other workspaces</h2>}
+      <ul class="cards">
+        {elsewhere.map((some) => (
+          <li key={some.workspace + some.export}>
+            <a class="card" href={link(page, some.workspace, some.export)}>
+              <strong>{some.title || some.export}</strong> <span class="faint">{some.workspace}</span>
+              <p>
+                {some.resources.map(({ resource, group, versions }) => (
+                  <span key={resource + group}>
+                    {resource}.{group} <span class="faint">{versions.map(({ name }) => name).join(" ")} </span>
+                  </span>
+                ))}
+              </p>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Resources({ resources }: { resources: Offered[] }) {
+  return (
+    <p>
+      {resources.map(({ resource, group }) => (
+        <span key={resource + group}>
+          {resource}.{group}{" "}
+        </span>
+      ))}
+    </p>
+  );
+}
+
+interface Shown {
+  export: Export;
+  consumers: Consumer[];
+  versions: { version: string; workspaces: number; lastUsed?: string }[];
+  days: number;
+}
+
+async function read(workspace: string, name: string, signal: AbortSignal): Promise<Shown> {
+  const request = { workspace, export: name };
+  const got = await call<{ export: Export }>("ApiService/GetExport", request, signal);
+  const consumers: Consumer[] = [];
+  let pageToken = "";
+  do {
+    const page = await call<{ header: Header; consumers: Consumer[]; nextPageToken: string }>(
+      "ApiService/ListConsumers",
+      { ...request, pageSize: 1000, pageToken },
+      signal,
+    );
+    consumers.push(...page.consumers);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  const usage = await call<{ versions: Shown["versions"]; days: number }>("ApiService/GetVersionUsage", request, signal);
+  return { export: got.export, consumers: sorted(consumers), versions: usage.versions, days: usage.days };
+}
+
+const PATH = "apis/apis.kcp.io/v1alpha2/apiexports";
+
+function Graph({ workspace, name }: { workspace: string; name: string }) {
+  const [shown, setShown] = useState<Shown>();
+  const [error, setError] = useState<unknown>();
+  const [only, setOnly] = useState<State>();
+  const [query, setQuery] = useState("");
+  const field = useRef<HTMLInputElement>(null);
+  useSearchKey(field);
+  const object = `/clusters/${workspace}/${PATH}`;
+  const live = useLive(`${object}?watch=true&fieldSelector=metadata.name%3D${name}`, async (signal) => {
+    try {
+      setShown(await read(workspace, name, signal));
+      setError(undefined);
+    } catch (failed) {
+      if (!signal.aborted) setError(failed);
+      throw failed;
+    }
+  });
+  const consumers = useMemo(() => {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    return (shown?.consumers ?? []).filter((consumer) => {
+      if (only && stateOf(consumer) !== only) return false;
+      const text = `${consumer.workspace} ${consumer.binding} ${versionsOf(consumer)} ${consumer.message}`.toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+  }, [shown, only, query]);
+  const drawn = useMemo(() => shown && picture(name, workspace, consumers), [shown, consumers, name, workspace]);
+  return (
+    <div class="page">
+      <div class="toolbar">
+        <h2>
+          <a href={link("exports", workspace)}>{workspace}</a> / {name}
+        </h2>
+        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexport ${name} -o yaml`}>
+          Copy kubectl
+        </Copy>
+        <Copy text={`insula export consumers ${name} --workspace ${workspace}`}>Copy insula</Copy>
+        <ViewYaml path={`${object}/${name}`} />
+        <a class="button" href={link("releases", workspace, name)}>
+          Release
+        </a>
+        <LiveBadge live={live} />
+      </div>
+      {error !== undefined && <Problem error={error} />}
+      {shown && drawn && (
+        <div class="columns">
+          <section class="card fill">
+            <header>
+              <h2>
+                {count(consumers.length)} bindings
+                {consumers.length > SINGLE_MAX && <span class="faint"> by state and versions in use</span>}
+              </h2>
+              <States consumers={shown.consumers} only={only} choose={setOnly} />
+            </header>
+            <Drawing drawn={drawn} choose={(state) => setOnly(state)} />
+          </section>
+          <div class="fill">
+          <section class="card">
+            <header>
+              <h2>Versions in use</h2>
+            </header>
+            <Versions shown={shown} />
+          </section>
+          <section class="card consumers">
+            <header>
+              <h2>Bindings</h2>
+              <input
+                ref={field}
+                type="search"
+                placeholder="Search bindings  ( / )"
+                aria-label="Search bindings"
+                value={query}
+                onInput={(event) => setQuery(event.currentTarget.value)}
+              />
+            </header>
+            <Consumers consumers={consumers} />
+          </section>
+          </div>
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface StatesProps {
+  consumers: Consumer[];
+  only: State | undefined;
+  choose: (state: State | undefined) => void;
+}
+
+function States({ consumers, only, choose }: StatesProps) {
+  return (
+    <div class="legend" role="group" aria-label="States of bindings">
+      {STATES.map(({ state, tone, what }) => {
+        const number = consumers.filter((consumer) => stateOf(consumer) === state).length;
+        // States that pass by themselves are shown when there are any.
+        if (number === 0 && (state === "Binding" || state === "Deleted")) return null;
+        return (
+          <button
+            key={state}
+            type="button"
+            title={`A binding that ${what}`}
+            aria-pressed={only === state}
+            onClick={() => choose(only === state ? undefined : state)}
+          >
+            <Badge tone={tone}>{state}</Badge> {count(number)}
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function Drawing({ drawn, choose }: { drawn: Picture; choose: (state: State) => void }) {
+  const region = useRef<HTMLDivElement>(null);
+  const { provider, width, height } = drawn;
+  const [middle, setMiddle] = useState(provider.y);
+  // The export stays in sight while its bindings pass.
+  const center = () => {
+    const { scrollTop = 0, clientHeight = 0 } = region.current ?? {};
+    const least = provider.height / 2 + 8;
+    setMiddle(Math.max(least, Math.min(height - least, scrollTop + Math.min(clientHeight, height) / 2)));
+  };
+  useLayoutEffect(center, [drawn]);
+  const from = { x: provider.x + provider.width / 2, y: middle };
+  return (
+    <div class="drawing" tabIndex={0} role="region" aria-label="Export and its bindings" ref={region} onScroll={center}>
+      <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Graph">
+        {drawn.lines.map((line) => {
+          const bend = (from.x + line.x) / 2;
+          return (
+            <g key={line.id} class={`edge ${toneOf(line.state)}`}>
+              <path d={`M${from.x} ${from.y}C${bend} ${from.y} ${bend} ${line.y} ${line.x} ${line.y}`} />
+              {line.label && (
+                <text x={line.x - 8} y={line.y - 3} text-anchor="end">
+                  {line.label}
+                </text>
+              )}
+            </g>
+          );
+        })}
+        <Node box={{ ...provider, y: middle }} choose={choose} />
+        {drawn.boxes.map((box) => (
+          <Node key={box.id} box={box} choose={choose} />
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+/** Characters of a title in a box. */
+const TITLE_CHARS = 32;
+
+function Node({ box, choose }: { box: Picture["boxes"][number]; choose: (state: State) => void }) {
+  const { state } = box;
+  const title = box.title.length > TITLE_CHARS ? `…${box.title.slice(-TITLE_CHARS + 1)}` : box.title;
+  const inside = (
+    <g transform={`translate(${box.x - box.width / 2} ${box.y - box.height / 2})`} class={`node ${state ? toneOf(state) : "provider"}`}>
+      <title>{state ? `${box.title}, ${box.note}: ${state}` : box.title}</title>
+      <rect width={box.width} height={box.height} rx="6" />
+      {state && <Shape state={state} />}
+      <text x={state ? 26 : 14} y={state ? 16 : 23}>
+        {title}
+      </text>
+      {!state && (
+        <text class="below" x="14" y="40">
+          {box.note}
+        </text>
+      )}
+    </g>
+  );
+  if (box.path !== undefined) return <a href={link("workspaces", box.path)}>{inside}</a>;
+  if (!state) return inside;
+  return (
+    <g role="button" tabIndex={0} onClick={() => choose(state)} onKeyDown={(event) => event.key === "Enter" && choose(state)}>
+      {inside}
+    </g>
+  );
+}
+
+function Shape({ state }: { state: State }) {
+  const shapes = {
+    Ready: <circle class="shape" cx="14" cy="12" r="4.2" />,
+    Behind: <rect class="shape" x="10" y="8" width="8" height="8" rx="1" />,
+    Conflict: <path class="shape" d="M14 6.5l5.4 10H8.6z" />,
+    Binding: <path class="shape" d="M14 7.2 18.8 12 14 16.8 9.2 12z" />,
+    Deleted: <circle class="shape hollow" cx="14" cy="12" r="3.8" />,
+  };
+  return shapes[state];
+}
+
+function Versions({ shown }: { shown: Shown }) {
+  const most = Math.max(1, ...shown.versions.map(({ workspaces }) => workspaces));
+  return (
+    <table class="versions">
+      <thead>
+        <tr>
+          <th scope="col">Version</th>
+          <th scope="col">Workspaces in {shown.days} days</th>
+          <th scope="col">Last use</th>
+        </tr>
+      </thead>
+      <tbody>
+        {shown.versions.map(({ version, workspaces, lastUsed }) => (
+          <tr key={version}>
+            <td>{version}</td>
+            <td>
+              <span class="share">
+                <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+                  <rect width={(workspaces / most) * 100} height="8" rx="1.5" />
+                </svg>
+                {count(workspaces)}
+              </span>
+            </td>
+            <td class="faint">{lastUsed ? utc(lastUsed) : "never"}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Consumers({ consumers }: { consumers: Consumer[] }) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const virtual = useRows(scroller, consumers.length, 30);
+  return (
+    <div class="grid bindings" role="table" aria-label="Bindings" aria-rowcount={consumers.length + 1} ref={scroller} tabIndex={0}>
+      <div class="row head" role="row" aria-rowindex={1}>
+        {["Workspace", "State", "Versions", "Reason or schema"].map((title) => (
+          <span role="columnheader" key={title}>
+            {title}
+          </span>
+        ))}
+      </div>
+      <div role="rowgroup" class="rows" style={{ height: `${virtual.height}px` }}>
+        {virtual.items.map(({ index, start }) => {
+          const consumer = consumers[index];
+          if (!consumer) return null;
+          const state = stateOf(consumer);
+          return (
+            <div
+              class="row"
+              role="row"
+              key={`${consumer.cluster}/${consumer.binding}`}
+              aria-rowindex={index + 2}
+              style={{ transform: `translateY(${start}px)` }}
+              onDblClick={() => go(link("workspaces", consumer.workspace))}
+            >
+              <span role="cell">
+                <a href={link("workspaces", consumer.workspace)}>{consumer.workspace}</a>
+              </span>
+              <span role="cell">
+                <Badge tone={toneOf(state)}>{state}</Badge>
+              </span>
+              <span role="cell">{versionsOf(consumer)}</span>
+              <span role="cell" title={consumer.message}>
+                {consumer.message || <span class="faint">{consumer.resources.map(({ schema }) => schema).join(" ")}</span>}
+              </span>
+            </div>
+          );
+        })}
+      </div>
+    </div>
+  );
+}

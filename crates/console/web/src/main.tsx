@@ -1,0 +1,140 @@
+// The console: sign-in, the frame around pages, and the page that the address names.
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { onSignedOut, signIn, signOut, whoAmI } from "./api";
+import type { User } from "./api";
+import { Exports } from "./exports";
+import { Playground } from "./playground";
+import { Releases } from "./releases";
+import { link, usePlace } from "./router";
+import { Problem } from "./ui";
+import { Workspaces } from "./workspaces";
+
+type Theme = "auto" | "light" | "dark";
+const THEMES: Theme[] = ["auto", "light", "dark"];
+
+function useTheme(): [Theme, () => void] {
+  const [theme, setTheme] = useState<Theme>(() => (localStorage.getItem("theme") as Theme | null) ?? "auto");
+  useEffect(() => {
+    document.documentElement.dataset["theme"] = theme;
+    localStorage.setItem("theme", theme);
+  }, [theme]);
+  return [theme, () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto")];
+}
+
+function App() {
+  const [user, setUser] = useState<User | null | undefined>();
+  const [error, setError] = useState<unknown>();
+  const [theme, nextTheme] = useTheme();
+  useEffect(() => {
+    onSignedOut(() => setUser(null));
+    whoAmI().then((known) => setUser(known ?? null), setError);
+  }, []);
+  if (error !== undefined) return <Problem error={error} retry={() => window.location.reload()} />;
+  if (user === undefined) return <p class="loading">Loading…</p>;
+  if (user === null) return <SignIn done={setUser} />;
+  return <Frame user={user} theme={theme} nextTheme={nextTheme} leave={() => void signOut().finally(() => setUser(null))} />;
+}
+
+const TITLES = [
+  ["workspaces", "Workspaces"],
+  ["exports", "Exports"],
+  ["conversion", "Conversion"],
+  ["releases", "Releases"],
+] as const;
+
+interface FrameProps {
+  user: User;
+  theme: Theme;
+  nextTheme: () => void;
+  leave: () => void;
+}
+
+function Frame({ user, theme, nextTheme, leave }: FrameProps) {
+  const place = usePlace();
+  const home = localStorage.getItem("workspace") ?? "root";
+  const title = TITLES.find(([page]) => page === place.page)?.[1] ?? "";
+  useEffect(() => {
+    document.title = `${[place.name, place.workspace, title].filter(Boolean).join(" · ")} · Insula`;
+  }, [place, title]);
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the page
+      </a>
+      <header class="top">
+        <a class="brand" href={link("workspaces")}>
+          <img src="/console/assets/icon.svg" alt="" width="20" height="20" /> Insula
+        </a>
+        <nav aria-label="Pages">
+          {TITLES.map(([page, text]) => (
+            <a
+              key={page}
+              href={link(page, place.workspace, page === "exports" || page === "releases" ? place.name : "")}
+              {...(page === place.page && { "aria-current": "page" as const })}
+            >
+              {text}
+            </a>
+          ))}
+        </nav>
+        <span class="user" title={(user.groups ?? []).join(", ")}>
+          {user.username}
+        </span>
+        <button type="button" onClick={nextTheme} aria-label={`Theme: ${theme}`}>
+          {theme === "auto" ? "Auto" : theme === "dark" ? "Dark" : "Light"}
+        </button>
+        <button type="button" onClick={leave}>
+          Sign out
+        </button>
+      </header>
+      <main id="main" tabIndex={-1}>
+        <h1 class="sr">{title}</h1>
+        {place.page === "workspaces" && <Workspaces place={place} home={home} />}
+        {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
+        {place.page === "conversion" && <Playground place={place} home={home} />}
+        {place.page === "releases" && <Releases key={place.workspace + place.name} place={place} home={home} />}
+      </main>
+    </>
+  );
+}
+
+function SignIn({ done }: { done: (user: User) => void }) {
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const fields = new FormData(event.currentTarget as HTMLFormElement);
+    const text = (name: string) => String(fields.get(name) ?? "").trim();
+    setBusy(true);
+    try {
+      done(await signIn(text("token"), text("workspace") || "root"));
+    } catch (failed) {
+      setError(failed);
+    }
+    setBusy(false);
+  };
+  return (
+    <main class="sign-in">
+      <form onSubmit={(event) => void submit(event)}>
+        <h1>
+          <img src="/console/assets/icon.svg" alt="" width="32" height="32" /> Insula
+        </h1>
+        <label for="token">Token</label>
+        <input id="token" name="token" type="password" autocomplete="off" required autofocus />
+        <label for="workspace">Workspace</label>
+        <input id="workspace" name="workspace" placeholder="root" autocomplete="off" spellcheck={false} />
+        <button class="primary" type="submit" disabled={busy}>
+          Sign in
+        </button>
+        {error !== undefined && <Problem error={error} />}
+        <p class="faint">
+          You have the rights of the token, and no others. The server keeps it sealed in a cookie for twelve hours.
+          A token of a service account: <code>kubectl create token NAME</code>
+        </p>
+      </form>
+    </main>
+  );
+}
+
+render(<App />, document.getElementById("app") as HTMLElement);

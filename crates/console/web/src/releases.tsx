@@ -1,0 +1,484 @@
+// The release of an export: how far it is, who stays behind and why, and the effects of the next one
+// before it is made.
+
+import { useEffect, useState } from "preact/hooks";
+import { parseAllDocuments, stringify } from "yaml";
+import { Refused, call, kube, whyNot } from "./api";
+import { List } from "./exports";
+import { count, utc } from "./format";
+import { useLive } from "./live";
+import type { Export, Offered, Rollout } from "./model";
+import { link } from "./router";
+import type { Place } from "./router";
+import { Badge, Copy, LiveBadge, Problem, ViewYaml } from "./ui";
+import type { Tone } from "./ui";
+
+export function Releases({ place, home }: { place: Place; home: string }) {
+  if (place.workspace === "" || place.name === "") return <List workspace={place.workspace || home} page="releases" />;
+  return <Release workspace={place.workspace} name={place.name} />;
+}
+
+const TONES: Record<string, Tone> = {
+  Complete: "good",
+  Progressing: "busy",
+  Paused: "idle",
+  Held: "warn",
+  TooManyHeld: "bad",
+  SchemaInvalid: "bad",
+};
+
+interface Effect {
+  id: string;
+  detail: string;
+  becomes: string;
+  objects: number;
+  examples: string[];
+  workspaces: { workspace: string; objects: number }[];
+}
+
+/** What a release, or the way back to one, would do. */
+interface Plan {
+  steps?: { kind: string; name: string; action: string; details: string[] }[];
+  removals?: { version: string; workspaces: number; deprecated: boolean; message: string }[];
+  notes?: string[];
+  effects?: Effect[];
+}
+
+function Release({ workspace, name }: { workspace: string; name: string }) {
+  const [shown, setShown] = useState<Export>();
+  const [error, setError] = useState<unknown>();
+  const [denied, setDenied] = useState<string | undefined>("Asking for your rights…");
+  const object = `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apiexports`;
+  const read = async (signal?: AbortSignal) => {
+    try {
+      setShown((await call<{ export: Export }>("ApiService/GetExport", { workspace, export: name }, signal)).export);
+      setError(undefined);
+    } catch (failed) {
+      if (!signal?.aborted) setError(failed);
+      throw failed;
+    }
+  };
+  const live = useLive(`${object}?watch=true&fieldSelector=metadata.name%3D${name}`, read);
+  useEffect(() => {
+    void whyNot(workspace, { verb: "update", group: "apis.kcp.io", resource: "apiexports", name }).then(setDenied);
+  }, [workspace, name]);
+  return (
+    <div class="page">
+      <div class="toolbar">
+        <h2>
+          <a href={link("releases", workspace)}>{workspace}</a> / {name}
+        </h2>
+        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexport ${name} -o yaml`}>
+          Copy kubectl
+        </Copy>
+        <Copy text={`insula export show ${name} --workspace ${workspace}`}>Copy insula</Copy>
+        <ViewYaml path={`${object}/${name}`} />
+        <a class="button" href={link("exports", workspace, name)}>
+          Bindings
+        </a>
+        <LiveBadge live={live} />
+      </div>
+      {error !== undefined && <Problem error={error} />}
+      {shown?.rollout && (
+        <>
+          <Progress exported={shown} rollout={shown.rollout} denied={denied} />
+          <Next exported={shown} denied={denied} />
+          <History exported={shown} rollout={shown.rollout} denied={denied} />
+        </>
+      )}
+    </div>
+  );
+}
+
+interface Denied {
+  denied: string | undefined;
+}
+
+function Progress({ exported, rollout, denied }: { exported: Export; rollout: Rollout } & Denied) {
+  const [error, setError] = useState<unknown>();
+  const turn = async () => {
+    const method = rollout.paused ? "ApiService/ResumeRollout" : "ApiService/PauseRollout";
+    try {
+      await call(method, { workspace: exported.workspace, export: exported.name, requestId: crypto.randomUUID() });
+      setError(undefined);
+    } catch (failed) {
+      setError(failed);
+    }
+  };
+  const parts: [string, Tone, number][] = [
+    ["serve it", "good", rollout.current],
+    ["stay behind", "warn", rollout.held],
+    ["wait for their step", "busy", rollout.waiting],
+  ];
+  if (rollout.unbound > 0) parts.push(["were never served", "idle", rollout.unbound]);
+  const other = rollout.bindings - rollout.current - rollout.held - rollout.waiting - rollout.unbound;
+  if (other > 0) parts.push(["are on the way", "idle", other]);
+  let at = 0;
+  return (
+    <section class="card">
+      <header>
+        <h2>
+          Release <code>{rollout.release}</code>
+        </h2>
+        <Badge tone={TONES[rollout.reason] ?? "busy"}>{rollout.reason}</Badge>
+        <button type="button" disabled={denied !== undefined} title={denied ?? ""} onClick={() => void turn()}>
+          {rollout.paused ? "Resume" : "Pause"}
+        </button>
+      </header>
+      {error !== undefined && <Problem error={error} />}
+      {rollout.message && <p>{rollout.message}</p>}
+      <svg class="progress" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+        <rect class="track" width="100" height="4" />
+        {parts.map(([what, tone, some]) => {
+          const width = rollout.bindings === 0 ? 0 : (some / rollout.bindings) * 100;
+          const start = at;
+          at += width;
+          return <rect key={what} class={tone} x={start} width={width} height="4" />;
+        })}
+      </svg>
+      <p class="legend">
+        {count(rollout.bindings)} bindings:
+        {parts.map(([what, tone, some]) => (
+          <span key={what}>
+            <Badge tone={tone}>{count(some)}</Badge> {what}
+          </span>
+        ))}
+        {rollout.steps > 0 && (
+          <span>
+            step {rollout.step} of {rollout.steps}
+          </span>
+        )}
+        <span>strategy {rollout.strategy}</span>
+      </p>
+      {rollout.heldBindings.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Held</th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rollout.heldBindings.map(({ workspace, binding, message }) => (
+              <tr key={workspace + binding}>
+                <td>
+                  <a href={link("workspaces", workspace)}>{workspace}</a> / {binding}
+                </td>
+                <td>{message}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </section>
+  );
+}
+
+/** Reads the schemas and rules on offer, as the beginning of the next release. */
+async function offered(workspace: string, resources: Offered[]): Promise<string> {
+  const documents: string[] = [];
+  const base = `/clusters/${workspace}/apis/apis.kcp.io/v1alpha1`;
+  for (const { schema } of resources) {
+    for (const [plural, kind] of [
+      ["apiresourceschemas", "APIResourceSchema"],
+      ["apiconversions", "APIConversion"],
+    ]) {
+      try {
+        const { spec } = await kube<{ spec: unknown }>(`${base}/${plural}/${schema}`);
+        documents.push(
+          stringify({ apiVersion: "apis.kcp.io/v1alpha1", kind, metadata: { name: schema }, spec }, { lineWidth: 0 }),
+        );
+      } catch (error) {
+        // A schema without rules is whole.
+        if (!(error instanceof Refused && error.status === 404)) throw error;
+      }
+    }
+  }
+  return documents.join("---\n");
+}
+
+function Next({ exported, denied }: { exported: Export } & Denied) {
+  const { workspace, name } = exported;
+  const [text, setText] = useState<string>();
+  const [plan, setPlan] = useState<Plan>();
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState(false);
+  const publish = async (accepted: Accepted, validateOnly: boolean) => {
+    const manifests = parseAllDocuments(text ?? "").map((document) => {
+      if ("errors" in document && document.errors[0]) throw document.errors[0];
+      return "toJS" in document ? (document.toJS() as unknown) : undefined;
+    });
+    return call<Plan>("ApiService/PublishApi", {
+      workspace,
+      export: name,
+      manifests: manifests.filter(Boolean),
+      acceptedEffects: accepted.effects,
+      confirmRemovals: accepted.removals,
+      validateOnly,
+      // What was seen in the plan is what is published.
+      ...(validateOnly ? {} : { etag: exported.etag, requestId: crypto.randomUUID() }),
+    });
+  };
+  const run = async (work: () => Promise<void>) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await work();
+    } catch (failed) {
+      setError(failed);
+    }
+    setBusy(false);
+  };
+  return (
+    <section class="card">
+      <header>
+        <h2>Next release</h2>
+        {text === undefined && (
+          <button type="button" onClick={() => void run(async () => setText(await offered(workspace, exported.resources)))}>
+            Begin with what is on offer
+          </button>
+        )}
+        {text !== undefined && (
+          <button
+            type="button"
+            class="primary"
+            disabled={busy}
+            onClick={() =>
+              void run(async () => {
+                setDone(false);
+                setPlan(await publish({ effects: [], removals: [] }, true));
+              })
+            }
+          >
+            {busy ? "Asking…" : "Show its effects"}
+          </button>
+        )}
+      </header>
+      {text === undefined && (
+        <p class="faint">Change the schemas and rules on offer, and see what becomes of stored objects before anything happens.</p>
+      )}
+      {text !== undefined && (
+        <textarea
+          class="manifests"
+          aria-label="Schemas and rules of the next release"
+          spellcheck={false}
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            setPlan(undefined);
+          }}
+        />
+      )}
+      {error !== undefined && <Problem error={error} />}
+      {done && <Badge tone="good">Published</Badge>}
+      {plan && (
+        <Effects
+          plan={plan}
+          action="Publish"
+          denied={denied}
+          busy={busy}
+          accept={(accepted) =>
+            void run(async () => {
+              await publish(accepted, false);
+              setPlan(undefined);
+              setDone(true);
+            })
+          }
+        />
+      )}
+    </section>
+  );
+}
+
+interface Accepted {
+  effects: string[];
+  removals: string[];
+}
+
+interface EffectsProps extends Denied {
+  plan: Plan;
+  action: string;
+  busy: boolean;
+  accept: (accepted: Accepted) => void;
+}
+
+/** The effects of a plan. Each has to be accepted before the plan is run. */
+function Effects({ plan, action, denied, busy, accept }: EffectsProps) {
+  const effects = plan.effects ?? [];
+  const removals = plan.removals ?? [];
+  const steps = plan.steps ?? [];
+  const wanted = [...effects.map(({ id }) => id), ...removals.map(({ version }) => version)];
+  const [taken, setTaken] = useState<ReadonlySet<string>>(new Set());
+  const open = wanted.filter((id) => !taken.has(id)).length;
+  const turn = (id: string) => {
+    const next = new Set(taken);
+    if (!next.delete(id)) next.add(id);
+    setTaken(next);
+  };
+  const why = denied ?? (open > 0 ? `Accept ${open === 1 ? "the effect" : `all ${open} effects`} first.` : undefined);
+  return (
+    <div class="plan">
+      {effects.length + removals.length === 0 && (
+        <p>
+          <Badge tone="good">No effect hurts</Badge> No stored object loses a value, and no client loses a version.
+        </p>
+      )}
+      <ul class="findings">
+        {effects.map((effect) => (
+          <li key={effect.id}>
+            <label>
+              <input type="checkbox" checked={taken.has(effect.id)} onChange={() => turn(effect.id)} /> Accept{" "}
+              <strong>{effect.detail || effect.id}</strong>
+            </label>
+            <p>
+              {count(effect.objects)} objects in {count(effect.workspaces.length)} workspaces. {effect.becomes}
+            </p>
+            {effect.examples.length > 0 && <p>For example {effect.examples.join(", ")}</p>}
+            {effect.detail && (
+              <p>
+                <code>{effect.id}</code>
+              </p>
+            )}
+          </li>
+        ))}
+        {removals.map(({ version, message, deprecated }) => (
+          <li key={version}>
+            <label>
+              <input type="checkbox" checked={taken.has(version)} onChange={() => turn(version)} /> Remove{" "}
+              <strong>{version}</strong>
+            </label>
+            <p>
+              {message}
+              {!deprecated && " Its users got no warning before."}
+            </p>
+          </li>
+        ))}
+      </ul>
+      {(plan.notes ?? []).map((note) => (
+        <p key={note}>{note}</p>
+      ))}
+      {steps.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Object</th>
+              <th scope="col">Action</th>
+              <th scope="col">Changes</th>
+            </tr>
+          </thead>
+          <tbody>
+            {steps.map(({ kind, name, action: does, details }) => (
+              <tr key={kind + name}>
+                <td>
+                  {kind} {name}
+                </td>
+                <td>{does}</td>
+                <td>
+                  {details.map((detail) => (
+                    <div key={detail}>{detail}</div>
+                  ))}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <p class="act">
+        <button
+          type="button"
+          class="primary"
+          disabled={busy || why !== undefined}
+          title={why ?? ""}
+          onClick={() =>
+            accept({
+              effects: effects.map(({ id }) => id),
+              removals: removals.map(({ version }) => version),
+            })
+          }
+        >
+          {action}
+        </button>{" "}
+        <span class="faint">{why}</span>
+      </p>
+    </div>
+  );
+}
+
+function History({ exported, rollout, denied }: { exported: Export; rollout: Rollout } & Denied) {
+  const [chosen, setChosen] = useState<string>();
+  const [plan, setPlan] = useState<Plan>();
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const back = async (release: string, accepted: Accepted, validateOnly: boolean) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      const answer = await call<Plan>("ApiService/RollbackRelease", {
+        workspace: exported.workspace,
+        export: exported.name,
+        release,
+        acceptedEffects: accepted.effects,
+        confirmRemovals: accepted.removals,
+        validateOnly,
+        ...(validateOnly ? {} : { etag: exported.etag, requestId: crypto.randomUUID() }),
+      });
+      setPlan(validateOnly ? answer : undefined);
+      setChosen(validateOnly ? release : undefined);
+    } catch (failed) {
+      setError(failed);
+    }
+    setBusy(false);
+  };
+  return (
+    <section class="card">
+      <header>
+        <h2>Releases before</h2>
+      </header>
+      {rollout.history.length === 0 && <p class="faint">This is the first release.</p>}
+      {rollout.history.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Release</th>
+              <th scope="col">Replaced</th>
+              <th scope="col">Schemas</th>
+              <th scope="col">Way back</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rollout.history.map(({ release, endTime, resources }) => (
+              <tr key={release}>
+                <td>
+                  <code>{release}</code>
+                </td>
+                <td>{utc(endTime)}</td>
+                <td>{resources.map(({ schema }) => schema).join(" ")}</td>
+                <td>
+                  <button
+                    type="button"
+                    disabled={busy || denied !== undefined}
+                    title={denied ?? ""}
+                    onClick={() => void back(release, { effects: [], removals: [] }, true)}
+                  >
+                    Roll back…
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {error !== undefined && <Problem error={error} />}
+      {plan && chosen !== undefined && (
+        <Effects
+          plan={plan}
+          action={`Roll back to ${chosen}`}
+          denied={denied}
+          busy={busy}
+          accept={(accepted) => void back(chosen, accepted, false)}
+        />
+      )}
+    </section>
+  );
+}

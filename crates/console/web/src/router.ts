@@ -1,0 +1,59 @@
+// The address of a page: `/console/<page>/<workspace>[/<name>]`, so that links, reload and the back
+// button work.
+
+import { useEffect, useState } from "preact/hooks";
+
+export interface Place {
+  page: string;
+  workspace: string;
+  name: string;
+  query: URLSearchParams;
+}
+
+export const PAGES = ["workspaces", "exports", "conversion", "releases"] as const;
+
+export function parse(location: { pathname: string; search: string }): Place {
+  const [page = "", workspace = "", name = ""] = location.pathname
+    .replace(/^\/console\/?/, "")
+    .split("/")
+    .map(decodeURIComponent);
+  const known = (PAGES as readonly string[]).includes(page) ? page : "workspaces";
+  return { page: known, workspace, name, query: new URLSearchParams(location.search) };
+}
+
+export function link(page: string, workspace = "", name = ""): string {
+  // The colons of a path stay readable: a path segment may have them.
+  const parts = [page, workspace, name].filter((part) => part !== "");
+  return `/console/${parts.map((part) => encodeURIComponent(part).replaceAll("%3A", ":")).join("/")}`;
+}
+
+const changed = new EventTarget();
+
+export function go(to: string, how: "push" | "replace" = "push"): void {
+  if (how === "push") history.pushState(null, "", to);
+  else history.replaceState(null, "", to);
+  changed.dispatchEvent(new Event("place"));
+}
+
+export function usePlace(): Place {
+  const [place, setPlace] = useState(() => parse(window.location));
+  useEffect(() => {
+    const update = () => setPlace(parse(window.location));
+    const follow = (event: MouseEvent) => {
+      const anchor = (event.target as Element | null)?.closest?.("a");
+      const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+      if (!anchor || !plain || anchor.origin !== window.location.origin || !anchor.pathname.startsWith("/console")) return;
+      event.preventDefault();
+      go(anchor.pathname + anchor.search);
+    };
+    window.addEventListener("popstate", update);
+    changed.addEventListener("place", update);
+    document.addEventListener("click", follow);
+    return () => {
+      window.removeEventListener("popstate", update);
+      changed.removeEventListener("place", update);
+      document.removeEventListener("click", follow);
+    };
+  }, []);
+  return place;
+}

@@ -1,0 +1,294 @@
+// The workspaces that a viewer sees, as a tree that follows changes.
+
+import { Refused, call, stream } from "./api";
+import type { Header, Limits, Workspace, WorkspaceUsage } from "./model";
+import { problem } from "./model";
+import type { Live } from "./ui";
+
+/** Watches at once. The parents that were opened last are followed. */
+const WATCHES_MAX = 12;
+/** Milliseconds before a broken watch is tried again, at first and at most. */
+const RETRY = [1000, 15000] as const;
+
+export interface Node {
+  workspace: Workspace;
+  /** What a search looks at, in lower case. */
+  text: string;
+  children: string[];
+  depth: number;
+}
+
+export interface Row {
+  node: Node;
+  level: number;
+  open: boolean;
+}
+
+function searched({ path, type, phase, cluster }: Workspace): string {
+  return `${path} ${type} ${phase} ${cluster}`.toLowerCase();
+}
+
+interface Change {
+  header: Header;
+  type: string;
+  workspace: Workspace;
+}
+
+export class Tree {
+  readonly nodes = new Map<string, Node>();
+  readonly usage = new Map<string, WorkspaceUsage>();
+  readonly limits = new Map<string, Limits | undefined>();
+  live: Live = { state: "connecting" };
+  loaded = false;
+  error: unknown;
+  version = 0;
+  private revision = 0;
+  private readonly watches = new Map<string, AbortController>();
+  private readonly broken = new Map<string, Date>();
+  private readonly listeners = new Set<() => void>();
+  private readonly askedLimits = new Set<string>();
+  private readonly askedUsage = new Set<string>();
+  private readonly ended = new AbortController();
+  private loading = new AbortController();
+  private frame = 0;
+
+  constructor(readonly root: string) {}
+
+  subscribe(run: () => void): () => void {
+    this.listeners.add(run);
+    return () => this.listeners.delete(run);
+  }
+
+  close(): void {
+    this.ended.abort();
+    this.loading.abort();
+    for (const watch of this.watches.values()) watch.abort();
+    this.watches.clear();
+  }
+
+  private changed(): void {
+    this.version += 1;
+    // Many changes at once are one picture.
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      for (const run of this.listeners) run();
+    });
+  }
+
+  /** Reads the whole tree at one revision. */
+  async load(): Promise<void> {
+    this.loading.abort();
+    this.loading = new AbortController();
+    const { signal } = this.loading;
+    const found: Workspace[] = [];
+    this.error = undefined;
+    try {
+      await stream<{ header: Header; workspace: Workspace }>(
+        "WorkspaceService/TreeWorkspaces",
+        { root: this.root },
+        ({ header, workspace }) => {
+          this.revision = header.revision;
+          found.push(workspace);
+          // The first ones are there at once.
+          if (!this.loaded && (found.length === 50 || found.length % 1000 === 0)) this.replace(found);
+        },
+        signal,
+      );
+      this.replace(found);
+      this.loaded = true;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.error = error;
+    }
+    this.changed();
+  }
+
+  private replace(found: Workspace[]): void {
+    this.nodes.clear();
+    for (const workspace of found) this.insert(workspace);
+    this.changed();
+  }
+
+  private insert(workspace: Workspace): void {
+    const known = this.nodes.get(workspace.path);
+    if (known) {
+      known.workspace = workspace;
+      known.text = searched(workspace);
+      return;
+    }
+    const parent = this.nodes.get(workspace.parent);
+    const depth = parent ? parent.depth + 1 : 0;
+    this.nodes.set(workspace.path, { workspace, text: searched(workspace), children: [], depth });
+    if (!parent) return;
+    const { children } = parent;
+    const last = children.at(-1);
+    if (last === undefined || last < workspace.path) children.push(workspace.path);
+    else if (!children.includes(workspace.path)) {
+      const place = children.findIndex((path) => path > workspace.path);
+      children.splice(place, 0, workspace.path);
+    }
+  }
+
+  private remove(path: string): void {
+    const node = this.nodes.get(path);
+    if (!node) return;
+    for (const child of node.children) this.remove(child);
+    this.nodes.delete(path);
+    const parent = this.nodes.get(node.workspace.parent);
+    if (parent) parent.children = parent.children.filter((child) => child !== path);
+  }
+
+  /** Follows the children of some workspaces, and of no others. */
+  follow(parents: string[]): void {
+    const wanted = new Set(parents.slice(-WATCHES_MAX));
+    for (const [parent, watch] of this.watches) {
+      if (wanted.has(parent)) continue;
+      watch.abort();
+      this.watches.delete(parent);
+      this.broken.delete(parent);
+    }
+    for (const parent of wanted) {
+      if (this.watches.has(parent)) continue;
+      const watch = new AbortController();
+      this.watches.set(parent, watch);
+      void this.watch(parent, watch.signal);
+    }
+    this.showLive();
+  }
+
+  private async watch(parent: string, signal: AbortSignal): Promise<void> {
+    let revision = this.revision;
+    let wait: number = RETRY[0];
+    while (!signal.aborted) {
+      try {
+        // An open watch says nothing before the first change: it is live until it ends.
+        this.broken.delete(parent);
+        this.showLive();
+        await stream<Change>(
+          "WorkspaceService/WatchWorkspaces",
+          { parent, revision },
+          ({ header, type, workspace }) => {
+            revision = Math.max(revision, header.revision);
+            wait = RETRY[0];
+            if (type === "CHANGE_TYPE_DELETED") this.remove(workspace.path);
+            else if (type === "CHANGE_TYPE_ADDED" || type === "CHANGE_TYPE_MODIFIED") this.insert(workspace);
+            this.changed();
+          },
+          signal,
+        );
+      } catch (error) {
+        if (signal.aborted) return;
+        if (error instanceof Refused && error.status !== 0 && error.status < 500 && error.status !== 429) {
+          // No right to watch here, or a revision that is gone: the tree is read again by hand.
+          if (error.status !== 400) return;
+          await this.load();
+          revision = this.revision;
+        }
+      }
+      if (signal.aborted) return;
+      if (!this.broken.has(parent)) this.broken.set(parent, new Date());
+      this.showLive();
+      await new Promise((resolve) => setTimeout(resolve, wait));
+      wait = Math.min(wait * 2, RETRY[1]);
+      await this.reachable(signal);
+    }
+  }
+
+  /** Waits until the server answers again, so that "live" is not said of one that is gone. */
+  private async reachable(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await call("WorkspaceService/GetWorkspace", { workspace: this.root }, signal);
+        return;
+      } catch (error) {
+        if (error instanceof Refused && error.status < 500) return;
+        await new Promise((resolve) => setTimeout(resolve, RETRY[0] * 2));
+      }
+    }
+  }
+
+  private showLive(): void {
+    const oldest = [...this.broken.values()].sort((a, b) => a.getTime() - b.getTime())[0];
+    const before = this.live;
+    this.live = oldest
+      ? { state: "stale", since: oldest }
+      : { state: this.loaded && this.watches.size > 0 ? "live" : "connecting" };
+    if (before.state !== this.live.state) this.changed();
+  }
+
+  /** Reads the usage of the children of a workspace, once. */
+  async loadUsage(parent: string): Promise<void> {
+    if (this.askedUsage.has(parent)) return;
+    this.askedUsage.add(parent);
+    let pageToken = "";
+    try {
+      do {
+        const page = await call<{ workspaces: WorkspaceUsage[]; nextPageToken: string }>(
+          "QuotaService/ListUsage",
+          { parent, hours: 1, pageSize: 1000, pageToken },
+          this.ended.signal,
+        );
+        for (const usage of page.workspaces) this.usage.set(usage.path, usage);
+        pageToken = page.nextPageToken;
+        this.changed();
+      } while (pageToken !== "");
+    } catch {
+      // The columns stay empty for who may not see usage.
+    }
+  }
+
+  /** Reads the usage of a workspace that is shown without its siblings. */
+  async loadUsageOf(path: string): Promise<void> {
+    const parent = this.nodes.get(path)?.workspace.parent;
+    if (parent) await this.loadUsage(parent);
+  }
+
+  /** Reads the limits of workspaces that are in sight, each once. */
+  async loadLimits(paths: string[]): Promise<void> {
+    const wanted = paths.filter((path) => !this.askedLimits.has(path));
+    for (const path of wanted) this.askedLimits.add(path);
+    const work = async () => {
+      for (let path = wanted.shift(); path !== undefined; path = wanted.shift()) {
+        try {
+          const answer = await call<{ effective: Limits }>("QuotaService/GetLimits", { workspace: path }, this.ended.signal);
+          this.limits.set(path, answer.effective);
+        } catch {
+          this.limits.set(path, undefined);
+        }
+        this.changed();
+      }
+    };
+    await Promise.all([work(), work(), work(), work()]);
+  }
+
+  /** Returns the rows of a tree with some open workspaces. */
+  rows(open: ReadonlySet<string>): Row[] {
+    const rows: Row[] = [];
+    const add = (path: string, level: number) => {
+      const node = this.nodes.get(path);
+      if (!node) return;
+      const isOpen = open.has(path);
+      rows.push({ node, level, open: isOpen });
+      if (isOpen) for (const child of node.children) add(child, level + 1);
+    };
+    for (const [path, node] of this.nodes) if (node.depth === 0) add(path, 1);
+    return rows;
+  }
+
+  /** Returns the workspaces whose path, type or phase have all words of a query. */
+  search(query: string, onlyStuck: boolean): Row[] {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows: Row[] = [];
+    for (const node of this.nodes.values()) {
+      if (onlyStuck && !problem(node.workspace)) continue;
+      if (words.every((word) => node.text.includes(word))) rows.push({ node, level: 1, open: false });
+    }
+    return rows;
+  }
+
+  stuck(): number {
+    let count = 0;
+    for (const node of this.nodes.values()) if (problem(node.workspace)) count += 1;
+    return count;
+  }
+}

@@ -1,0 +1,285 @@
+// The console in a browser, against a server with a thousand workspaces.
+//
+// Variables: URL, CA (the server's CA as PEM), TOKEN (an administrator's), TENANT (a token of alice),
+// CHROMIUM, SHOTS (a folder for screenshots), SERVER_PID (killed at the end, to see what pages say
+// then).
+
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { Client, apis, tree } from "./seed.mjs";
+
+const { URL: url, CA: ca, TOKEN: token, TENANT: tenant, CHROMIUM: program, SHOTS: shots } = process.env;
+const here = dirname(fileURLToPath(import.meta.url));
+const axe = readFileSync(join(here, "node_modules/axe-core/axe.min.js"), "utf8");
+
+const ORGANIZATIONS = 24;
+const TEAMS = 41;
+const BINDINGS = 45;
+/** Milliseconds. The promises are 1,000 and 100; a machine that tests much else at once gets more. */
+const PAINT_MAX = 3000;
+const SEARCH_MAX = 300;
+
+const admin = new Client(url, readFileSync(ca), token);
+await tree(admin, ORGANIZATIONS, TEAMS);
+await apis(admin, join(here, "widgets.json"), BINDINGS);
+const MARKUP = '<img src=x onerror="document.title=1">';
+const exported = "/clusters/root:provider/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
+const titled = await admin.send(
+  "PATCH",
+  exported,
+  { metadata: { annotations: { "apis.insula.io/title": MARKUP } } },
+  { "content-type": "application/merge-patch+json" },
+);
+assert.equal(titled.status, 200, titled.text);
+
+const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-gpu"] });
+const problems = [];
+
+async function visitor(colorScheme = "light") {
+  const context = await browser.newContext({
+    ignoreHTTPSErrors: true,
+    colorScheme,
+    viewport: { width: 1360, height: 800 },
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
+  await context.exposeBinding("reportViolation", (_, text) => problems.push(`CSP: ${text}`));
+  await context.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) =>
+      window.reportViolation(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`),
+    );
+  });
+  const page = await context.newPage();
+  page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) problems.push(`elsewhere: ${request.url()}`);
+  });
+  page.setDefaultTimeout(30_000);
+  return page;
+}
+
+async function signIn(page, secret, workspace, path = "") {
+  await page.goto(`${url}/console${path}`);
+  await page.getByLabel("Token").fill(secret);
+  await page.getByLabel("Workspace").fill(workspace);
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Sign out" }).waitFor();
+}
+
+/** Checks the page with axe, and keeps a screenshot of it. */
+async function look(page, name) {
+  // The page itself refuses scripts that are not the server's; this one comes from the debugger.
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run());
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  const text = serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+  assert.deepEqual(text, [], name);
+  await picture(page, name);
+}
+
+/** Keeps a screenshot, as WebP. */
+async function picture(page, name) {
+  const session = await page.context().newCDPSession(page);
+  const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality: 80 });
+  writeFileSync(join(shots, `${name}.webp`), Buffer.from(data, "base64"));
+  await session.detach();
+}
+
+const row = (page, path) => page.locator(`[role=row][id="ws-${path.replaceAll(":", "_")}"]`);
+
+async function workspaces() {
+  const page = await visitor();
+  await page.goto(`${url}/console`);
+  await page.getByLabel("Token").waitFor();
+  await look(page, "sign-in");
+  await page.getByLabel("Token").fill("nobody");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").waitFor();
+  await signIn(page, token, "root");
+  await page.getByText("Live", { exact: true }).waitFor();
+  const all = 1 + ORGANIZATIONS * (TEAMS + 1) + 2;
+  await page.locator(`[data-count]`, { hasText: `${all.toLocaleString("en")} workspaces` }).waitFor();
+  const paint = await page.evaluate(
+    () => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity,
+  );
+  console.log(`first paint ${Math.round(paint)} ms`);
+  assert.ok(paint <= PAINT_MAX, `first paint after ${paint} ms`);
+
+  // The keyboard alone: search, results, a workspace, its children.
+  await page.keyboard.press("/");
+  const took = await page.evaluate(async () => {
+    const field = document.activeElement;
+    const started = performance.now();
+    field.value = "org-07 team-0";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    while (!document.querySelector('[data-count="41"]')) await new Promise((next) => setTimeout(next, 0));
+    return performance.now() - started;
+  });
+  console.log(`search ${Math.round(took)} ms`);
+  assert.ok(took <= SEARCH_MAX, `search took ${took} ms`);
+  await page.keyboard.press("Enter");
+  await page.getByRole("complementary", { name: "Workspace root:org-07:team-001" }).waitFor();
+  assert.match(page.url(), /\/console\/workspaces\/root:org-07:team-001\?q=/);
+  await page.keyboard.press("/");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Tab");
+  await page.locator('[role="treegrid"]').focus();
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowRight");
+  await row(page, "root:org-01:team-001").waitFor();
+  assert.equal(await row(page, "root:org-01").getAttribute("aria-expanded"), "true");
+
+  // A change shows without a reload, and a stuck workspace says why.
+  await admin.create("/clusters/root:org-01/apis/tenancy.kcp.io/v1alpha1/workspaces", {
+    apiVersion: "tenancy.kcp.io/v1alpha1",
+    kind: "Workspace",
+    metadata: { name: "added-now" },
+    spec: { type: { name: "universal", path: "root" } },
+  });
+  await row(page, "root:org-01:added-now").getByText("Ready").waitFor();
+  await page.getByRole("button", { name: "1 stuck" }).click();
+  await row(page, "root:org-02:stuck").click();
+  const details = page.getByRole("complementary", { name: "Workspace root:org-02:stuck" });
+  await details.getByText("Why it is not ready").waitFor();
+  await details.getByRole("button", { name: "Copy kubectl" }).click();
+  assert.equal(
+    await page.evaluate(() => navigator.clipboard.readText()),
+    `kubectl --server ${url}/clusters/root:org-02 get workspace stuck -o yaml`,
+  );
+  await details.getByRole("button", { name: "View YAML" }).click();
+  await page.getByRole("dialog").getByText("kind: Workspace").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "1 stuck" }).click();
+  await look(page, "workspaces");
+
+  // Links, reload and the back button.
+  await page.reload();
+  await details.getByText("Why it is not ready").waitFor();
+  await page.getByRole("link", { name: "Exports" }).first().click();
+  await page.waitForURL(/\/console\/exports\//);
+  await page.goBack();
+  await page.waitForURL(/\/console\/workspaces\//);
+  return page;
+}
+
+async function exportsPage(page) {
+  await page.goto(`${url}/console/exports/root`);
+  // What a tenant chose is a text.
+  await page.getByText(MARKUP).waitFor();
+  assert.notEqual(await page.title(), "1");
+  await page.goto(`${url}/console/exports/root:provider`);
+  await page.getByRole("link", { name: /^widgets/ }).click();
+  await page.getByText(`${BINDINGS + 1} bindings`).waitFor();
+  assert.equal(await page.locator(".drawing a").count(), BINDINGS + 1);
+  await page.getByRole("button", { name: "Conflict 1" }).click();
+  await page.getByText(/naming conflict with CustomResourceDefinition/).first().waitFor();
+  await page.getByRole("button", { name: "Conflict 1" }).click();
+  await page.keyboard.press("/");
+  await page.keyboard.type("org-03");
+  await page.getByText("3 bindings").waitFor();
+  await page.getByLabel("Search bindings").fill("");
+  await page.getByText("Live", { exact: true }).waitFor();
+  await look(page, "exports");
+}
+
+async function playground(page) {
+  await page.goto(`${url}/console/conversion/root:provider`);
+  await page.getByText("The server would accept these rules").waitFor();
+  await page.getByRole("cell", { name: "preserved" }).waitFor();
+  await look(page, "conversion");
+  const rules = page.getByLabel("Rules");
+  await rules.fill((await rules.inputValue()).replace(".spec.firstName", ".spec.nothing"));
+  await page.getByText("The server would refuse these rules").waitFor();
+  await page.getByText("there is no field .spec.nothing").first().waitFor();
+}
+
+/** The effects of a release that removes a field are shown, accepted, and made; and it is taken back. */
+async function releases(page) {
+  await page.goto(`${url}/console/releases/root:provider/widgets`);
+  await page.getByRole("button", { name: "Begin with what is on offer" }).click();
+  const text = page.getByLabel("Schemas and rules of the next release");
+  const before = await text.inputValue();
+  const without = before.replace(/ +color:\n.*\n.*\n/, "");
+  assert.notEqual(without, before);
+  await text.fill(without);
+  await page.getByRole("button", { name: "Show its effects" }).click();
+  const publish = page.getByRole("button", { name: "Publish", exact: true });
+  await publish.waitFor();
+  assert.ok(await publish.isDisabled());
+  await page.getByText("30 objects in 30 workspaces").waitFor();
+  await look(page, "release");
+  await page.getByRole("checkbox").check();
+  await publish.click();
+  await page.getByText("Published").waitFor();
+  await page.getByRole("button", { name: "Roll back…" }).click();
+  await page.getByRole("button", { name: /^Roll back to/ }).click();
+  await page.getByRole("button", { name: "Roll back…" }).nth(1).waitFor();
+}
+
+async function dark() {
+  const page = await visitor("dark");
+  await signIn(page, token, "root", "/workspaces/root:org-02:stuck");
+  await page.getByText("Why it is not ready").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await look(page, "workspaces-dark");
+  await page.goto(`${url}/console/exports/root:provider/widgets`);
+  await page.getByText(`${BINDINGS + 1} bindings`).waitFor();
+  await look(page, "exports-dark");
+  await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
+  await page.getByRole("cell", { name: "preserved" }).waitFor();
+  await look(page, "conversion-dark");
+}
+
+/** A tenant sees its organization, and nothing of others. */
+async function tenantSees() {
+  const page = await visitor();
+  const seen = [];
+  page.on("response", async (response) => {
+    if (response.url().includes("/console/api/")) seen.push(await response.text().catch(() => ""));
+  });
+  await signIn(page, tenant, "root:org-01");
+  await row(page, "root:org-01").waitFor();
+  await page.locator("[data-count]", { hasText: `${TEAMS + 2} workspaces` }).waitFor();
+  for (const path of ["/workspaces/root:org-02:team-001", "/exports/root:provider/widgets", "/conversion/root:provider"]) {
+    await page.goto(`${url}/console${path}`);
+    await page.getByRole("alert").first().waitFor();
+  }
+  await look(page, "refused");
+  await page.goto(`${url}/console`);
+  await row(page, "root:org-01").waitFor();
+  const text = await page.locator("body").innerText();
+  // Its own requests name these; no answer tells more of them.
+  for (const answer of [...seen, text]) assert.doesNotMatch(answer, /org-0[3-9]|org-[12]\d/);
+
+  // No script reads the session, and the end of it is the end.
+  assert.equal(await page.evaluate(() => document.cookie), "");
+  const [cookie] = (await page.context().cookies()).filter(({ name }) => name === "__Secure-insula-console");
+  assert.deepEqual(
+    [cookie.httpOnly, cookie.secure, cookie.sameSite, cookie.path],
+    [true, true, "Strict", "/console"],
+  );
+  assert.doesNotMatch(cookie.value, new RegExp(tenant));
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Token").waitFor();
+  assert.equal((await page.context().cookies()).length, 0);
+}
+
+const page = await workspaces();
+await exportsPage(page);
+await playground(page);
+await releases(page);
+await dark();
+await tenantSees();
+assert.deepEqual(problems, []);
+
+// Pages say so when the server is gone.
+await page.goto(`${url}/console/workspaces`);
+await page.getByText("Live", { exact: true }).waitFor();
+process.kill(Number(process.env.SERVER_PID), "SIGKILL");
+await page.getByText(/Stale since \d\d:\d\d:\d\d/).waitFor();
+await picture(page, "stale");
+await browser.close();
+process.exit(0);
