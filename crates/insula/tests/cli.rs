@@ -232,8 +232,13 @@ fn servers_share_an_etcd() {
         return;
     };
     let store = format!("etcd://{}", etcd.endpoint);
-    let servers = ["a", "b"].map(|name| Server::start(&dir.path().join(name), &["--store", &store]));
-    for server in servers {
+    let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+    let one = Server::start(&a, &["--store", &store]);
+    fs::create_dir_all(b.join("pki")).unwrap();
+    for key in ["ca.crt", "ca.key", "service-accounts.key"] {
+        fs::copy(a.join("pki").join(key), b.join("pki").join(key)).unwrap();
+    }
+    for server in [one, Server::start(&b, &["--store", &store])] {
         assert_eq!(server.steps[0]["detail"], store.as_str());
         let (code, rest) = server.stop("-TERM");
         assert_eq!(code, Some(0), "{rest}");
