@@ -12,11 +12,20 @@ export interface Place {
 
 export const PAGES = ["workspaces", "exports", "conversion", "releases"] as const;
 
+/** An address that nobody encoded is taken as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 export function parse(location: { pathname: string; search: string }): Place {
   const [page = "", workspace = "", name = ""] = location.pathname
     .replace(/^\/console\/?/, "")
     .split("/")
-    .map(decodeURIComponent);
+    .map(decoded);
   const known = (PAGES as readonly string[]).includes(page) ? page : "workspaces";
   return { page: known, workspace, name, query: new URLSearchParams(location.search) };
 }
