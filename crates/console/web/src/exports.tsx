@@ -1,5 +1,6 @@
 // Exports, and the graph of one export with its bindings.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { call } from "./api";
 import { count, utc } from "./format";
@@ -9,7 +10,8 @@ import { useLive } from "./live";
 import type { Consumer, Export, Header, Offered } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Copy, LiveBadge, Problem, ViewYaml, useRows, useSearchKey } from "./ui";
+import { Badge, Copy, LiveBadge, Problem, Search, ViewYaml, useRows } from "./ui";
+import type { Live } from "./ui";
 
 export function Exports({ place, home }: { place: Place; home: string }) {
   if (place.workspace !== "" && place.name !== "") return <Graph workspace={place.workspace} name={place.name} />;
@@ -29,8 +31,6 @@ export function List({ workspace, page }: { workspace: string; page: string }) {
   const [others, setOthers] = useState<Listed[]>([]);
   const [query, setQuery] = useState("");
   const [error, setError] = useState<unknown>();
-  const field = useRef<HTMLInputElement>(null);
-  useSearchKey(field);
   useEffect(() => {
     const ended = new AbortController();
     const { signal } = ended;
@@ -51,20 +51,13 @@ export function List({ workspace, page }: { workspace: string; page: string }) {
   return (
     <div class="page">
       <div class="toolbar">
-        <input
-          ref={field}
-          type="search"
-          placeholder="Search exports  ( / )"
-          aria-label="Search exports"
-          value={query}
-          onInput={(event) => setQuery(event.currentTarget.value)}
-        />
+        <Search what="exports" query={query} change={setQuery} />
         <span class="faint">
           in <code>{workspace}</code>
         </span>
         <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexports`}>Copy kubectl</Copy>
         <Copy text={`insula export list --workspace ${workspace}`}>Copy insula</Copy>
-        <ViewYaml path={`/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apiexports`} />
+        <ViewYaml path={pathOf(workspace)} />
       </div>
       {error !== undefined && <Problem error={error} />}
       {here && (
@@ -147,25 +140,63 @@ async function read(workspace: string, name: string, signal: AbortSignal): Promi
   return { export: got.export, consumers: sorted(consumers), versions: usage.versions, days: usage.days };
 }
 
-const PATH = "apis/apis.kcp.io/v1alpha2/apiexports";
+/** The path of the exports of a workspace in the Kubernetes API. */
+function pathOf(workspace: string): string {
+  return `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apiexports`;
+}
 
-function Graph({ workspace, name }: { workspace: string; name: string }) {
-  const [shown, setShown] = useState<Shown>();
+/** Follows one export: reads at first and after each change of it. */
+export function useExport(
+  workspace: string,
+  name: string,
+  read: (signal: AbortSignal) => Promise<void>,
+): { live: Live; error: unknown } {
   const [error, setError] = useState<unknown>();
-  const [only, setOnly] = useState<State>();
-  const [query, setQuery] = useState("");
-  const field = useRef<HTMLInputElement>(null);
-  useSearchKey(field);
-  const object = `/clusters/${workspace}/${PATH}`;
-  const live = useLive(`${object}?watch=true&fieldSelector=metadata.name%3D${name}`, async (signal) => {
+  const live = useLive(`${pathOf(workspace)}?watch=true&fieldSelector=metadata.name%3D${name}`, async (signal) => {
     try {
-      setShown(await read(workspace, name, signal));
+      await read(signal);
       setError(undefined);
     } catch (failed) {
       if (!signal.aborted) setError(failed);
       throw failed;
     }
   });
+  return { live, error };
+}
+
+interface ExportBarProps {
+  page: string;
+  workspace: string;
+  name: string;
+  /** The command of `insula export` that shows the same. */
+  command: string;
+  live: Live;
+  children: ComponentChildren;
+}
+
+/** The head of a page about one export. */
+export function ExportBar({ page, workspace, name, command, live, children }: ExportBarProps) {
+  return (
+    <div class="toolbar">
+      <h2>
+        <a href={link(page, workspace)}>{workspace}</a> / {name}
+      </h2>
+      <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexport ${name} -o yaml`}>
+        Copy kubectl
+      </Copy>
+      <Copy text={`insula export ${command} ${name} --workspace ${workspace}`}>Copy insula</Copy>
+      <ViewYaml path={`${pathOf(workspace)}/${name}`} />
+      {children}
+      <LiveBadge live={live} />
+    </div>
+  );
+}
+
+function Graph({ workspace, name }: { workspace: string; name: string }) {
+  const [shown, setShown] = useState<Shown>();
+  const [only, setOnly] = useState<State>();
+  const [query, setQuery] = useState("");
+  const { live, error } = useExport(workspace, name, async (signal) => setShown(await read(workspace, name, signal)));
   const consumers = useMemo(() => {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     return (shown?.consumers ?? []).filter((consumer) => {
@@ -177,20 +208,11 @@ function Graph({ workspace, name }: { workspace: string; name: string }) {
   const drawn = useMemo(() => shown && picture(name, workspace, consumers), [shown, consumers, name, workspace]);
   return (
     <div class="page">
-      <div class="toolbar">
-        <h2>
-          <a href={link("exports", workspace)}>{workspace}</a> / {name}
-        </h2>
-        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexport ${name} -o yaml`}>
-          Copy kubectl
-        </Copy>
-        <Copy text={`insula export consumers ${name} --workspace ${workspace}`}>Copy insula</Copy>
-        <ViewYaml path={`${object}/${name}`} />
+      <ExportBar page="exports" workspace={workspace} name={name} command="consumers" live={live}>
         <a class="button" href={link("releases", workspace, name)}>
           Release
         </a>
-        <LiveBadge live={live} />
-      </div>
+      </ExportBar>
       {error !== undefined && <Problem error={error} />}
       {shown && drawn && (
         <div class="columns">
@@ -214,14 +236,7 @@ function Graph({ workspace, name }: { workspace: string; name: string }) {
           <section class="card consumers">
             <header>
               <h2>Bindings</h2>
-              <input
-                ref={field}
-                type="search"
-                placeholder="Search bindings  ( / )"
-                aria-label="Search bindings"
-                value={query}
-                onInput={(event) => setQuery(event.currentTarget.value)}
-              />
+              <Search what="bindings" query={query} change={setQuery} />
             </header>
             <Consumers consumers={consumers} />
           </section>

@@ -8,7 +8,7 @@ import { Exports } from "./exports";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
 import { link, usePlace } from "./router";
-import { Problem } from "./ui";
+import { Problem, useWork } from "./ui";
 import { Workspaces } from "./workspaces";
 
 type Theme = "auto" | "light" | "dark";
@@ -100,23 +100,16 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
 }
 
 function SignIn({ done }: { done: (user: User) => void }) {
-  const [error, setError] = useState<unknown>();
-  const [busy, setBusy] = useState(false);
-  const submit = async (event: SubmitEvent) => {
+  const { busy, error, run } = useWork();
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const fields = new FormData(event.currentTarget as HTMLFormElement);
     const text = (name: string) => String(fields.get(name) ?? "").trim();
-    setBusy(true);
-    try {
-      done(await signIn(text("token"), text("workspace") || "root"));
-    } catch (failed) {
-      setError(failed);
-    }
-    setBusy(false);
+    run(async () => done(await signIn(text("token"), text("workspace") || "root")));
   };
   return (
     <main class="sign-in">
-      <form onSubmit={(event) => void submit(event)}>
+      <form onSubmit={submit}>
         <h1>
           <img src="/console/assets/icon.svg" alt="" width="32" height="32" /> Insula
         </h1>

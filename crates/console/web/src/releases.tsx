@@ -4,13 +4,12 @@
 import { useEffect, useState } from "preact/hooks";
 import { parseAllDocuments, stringify } from "yaml";
 import { Refused, call, kube, whyNot } from "./api";
-import { List } from "./exports";
+import { ExportBar, List, useExport } from "./exports";
 import { count, utc } from "./format";
-import { useLive } from "./live";
 import type { Export, Offered, Rollout } from "./model";
 import { link } from "./router";
 import type { Place } from "./router";
-import { Badge, Copy, LiveBadge, Problem, ViewYaml } from "./ui";
+import { Badge, Problem, useWork } from "./ui";
 import type { Tone } from "./ui";
 
 export function Releases({ place, home }: { place: Place; home: string }) {
@@ -46,38 +45,20 @@ interface Plan {
 
 function Release({ workspace, name }: { workspace: string; name: string }) {
   const [shown, setShown] = useState<Export>();
-  const [error, setError] = useState<unknown>();
   const [denied, setDenied] = useState<string | undefined>("Asking for your rights…");
-  const object = `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apiexports`;
-  const read = async (signal?: AbortSignal) => {
-    try {
-      setShown((await call<{ export: Export }>("ApiService/GetExport", { workspace, export: name }, signal)).export);
-      setError(undefined);
-    } catch (failed) {
-      if (!signal?.aborted) setError(failed);
-      throw failed;
-    }
-  };
-  const live = useLive(`${object}?watch=true&fieldSelector=metadata.name%3D${name}`, read);
+  const { live, error } = useExport(workspace, name, async (signal) => {
+    setShown((await call<{ export: Export }>("ApiService/GetExport", { workspace, export: name }, signal)).export);
+  });
   useEffect(() => {
     void whyNot(workspace, { verb: "update", group: "apis.kcp.io", resource: "apiexports", name }).then(setDenied);
   }, [workspace, name]);
   return (
     <div class="page">
-      <div class="toolbar">
-        <h2>
-          <a href={link("releases", workspace)}>{workspace}</a> / {name}
-        </h2>
-        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexport ${name} -o yaml`}>
-          Copy kubectl
-        </Copy>
-        <Copy text={`insula export show ${name} --workspace ${workspace}`}>Copy insula</Copy>
-        <ViewYaml path={`${object}/${name}`} />
+      <ExportBar page="releases" workspace={workspace} name={name} command="show" live={live}>
         <a class="button" href={link("exports", workspace, name)}>
           Bindings
         </a>
-        <LiveBadge live={live} />
-      </div>
+      </ExportBar>
       {error !== undefined && <Problem error={error} />}
       {shown?.rollout && (
         <>
@@ -201,8 +182,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
   const { workspace, name } = exported;
   const [text, setText] = useState<string>();
   const [plan, setPlan] = useState<Plan>();
-  const [error, setError] = useState<unknown>();
-  const [busy, setBusy] = useState(false);
+  const { busy, error, run } = useWork();
   const [done, setDone] = useState(false);
   const publish = async (accepted: Accepted, validateOnly: boolean) => {
     const manifests = parseAllDocuments(text ?? "").map((document) => {
@@ -220,22 +200,12 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
       ...(validateOnly ? {} : { etag: exported.etag, requestId: crypto.randomUUID() }),
     });
   };
-  const run = async (work: () => Promise<void>) => {
-    setBusy(true);
-    setError(undefined);
-    try {
-      await work();
-    } catch (failed) {
-      setError(failed);
-    }
-    setBusy(false);
-  };
   return (
     <section class="card">
       <header>
         <h2>Next release</h2>
         {text === undefined && (
-          <button type="button" onClick={() => void run(async () => setText(await offered(workspace, exported.resources)))}>
+          <button type="button" onClick={() => run(async () => setText(await offered(workspace, exported.resources)))}>
             Begin with what is on offer
           </button>
         )}
@@ -245,7 +215,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
             class="primary"
             disabled={busy}
             onClick={() =>
-              void run(async () => {
+              run(async () => {
                 setDone(false);
                 setPlan(await publish({ effects: [], removals: [] }, true));
               })
@@ -279,7 +249,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
           denied={denied}
           busy={busy}
           accept={(accepted) =>
-            void run(async () => {
+            run(async () => {
               await publish(accepted, false);
               setPlan(undefined);
               setDone(true);
@@ -408,12 +378,9 @@ function Effects({ plan, action, denied, busy, accept }: EffectsProps) {
 function History({ exported, rollout, denied }: { exported: Export; rollout: Rollout } & Denied) {
   const [chosen, setChosen] = useState<string>();
   const [plan, setPlan] = useState<Plan>();
-  const [error, setError] = useState<unknown>();
-  const [busy, setBusy] = useState(false);
-  const back = async (release: string, accepted: Accepted, validateOnly: boolean) => {
-    setBusy(true);
-    setError(undefined);
-    try {
+  const { busy, error, run } = useWork();
+  const back = (release: string, accepted: Accepted, validateOnly: boolean) =>
+    run(async () => {
       const answer = await call<Plan>("ApiService/RollbackRelease", {
         workspace: exported.workspace,
         export: exported.name,
@@ -425,11 +392,7 @@ function History({ exported, rollout, denied }: { exported: Export; rollout: Rol
       });
       setPlan(validateOnly ? answer : undefined);
       setChosen(validateOnly ? release : undefined);
-    } catch (failed) {
-      setError(failed);
-    }
-    setBusy(false);
-  };
+    });
   return (
     <section class="card">
       <header>
@@ -459,7 +422,7 @@ function History({ exported, rollout, denied }: { exported: Export; rollout: Rol
                     type="button"
                     disabled={busy || denied !== undefined}
                     title={denied ?? ""}
-                    onClick={() => void back(release, { effects: [], removals: [] }, true)}
+                    onClick={() => back(release, { effects: [], removals: [] }, true)}
                   >
                     Roll back…
                   </button>
@@ -476,7 +439,7 @@ function History({ exported, rollout, denied }: { exported: Export; rollout: Rol
           action={`Roll back to ${chosen}`}
           denied={denied}
           busy={busy}
-          accept={(accepted) => void back(chosen, accepted, false)}
+          accept={(accepted) => back(chosen, accepted, false)}
         />
       )}
     </section>

@@ -166,6 +166,23 @@ export function ViewYaml({ path, label = "View YAML" }: { path: string; label?: 
   );
 }
 
+/** Work that a button begins: whether it runs, and why it failed. */
+export function useWork(): { busy: boolean; error: unknown; run: (work: () => Promise<void>) => void } {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const run = async (work: () => Promise<void>) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await work();
+    } catch (failed) {
+      setError(failed);
+    }
+    setBusy(false);
+  };
+  return { busy, error, run: (work) => void run(work) };
+}
+
 /** Rows that are in sight. */
 export interface Rows {
   items: { index: number; start: number }[];
@@ -199,10 +216,19 @@ export function useRows(element: { current: HTMLElement | null }, length: number
   };
 }
 
-/** Focuses the search field of a page at `/`, and runs `run` at Escape in it. */
-export function useSearchKey(field: { current: HTMLInputElement | null }): void {
+interface SearchProps {
+  /** What is searched: "exports". */
+  what: string;
+  query: string;
+  change: (query: string) => void;
+  press?: (event: JSX.TargetedKeyboardEvent<HTMLInputElement>) => void;
+}
+
+/** The search field of a page, which `/` leads to. */
+export function Search({ what, query, change, press }: SearchProps) {
+  const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
-    const press = (event: KeyboardEvent) => {
+    const focus = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       const typing = target.matches("input, textarea, select, [contenteditable]");
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -210,7 +236,18 @@ export function useSearchKey(field: { current: HTMLInputElement | null }): void 
       field.current?.focus();
       field.current?.select();
     };
-    document.addEventListener("keydown", press);
-    return () => document.removeEventListener("keydown", press);
-  }, [field]);
+    document.addEventListener("keydown", focus);
+    return () => document.removeEventListener("keydown", focus);
+  }, []);
+  return (
+    <input
+      ref={field}
+      type="search"
+      placeholder={`Search ${what}  ( / )`}
+      aria-label={`Search ${what}`}
+      value={query}
+      onInput={(event) => change(event.currentTarget.value)}
+      {...(press && { onKeyDown: press })}
+    />
+  );
 }

@@ -8,7 +8,7 @@ import { go, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
 import type { Row } from "./tree";
-import { Badge, Bar, LiveBadge, Mark, Problem, useRows, useSearchKey } from "./ui";
+import { Badge, Bar, LiveBadge, Mark, Problem, Search, useRows } from "./ui";
 import type { Tone } from "./ui";
 import { Details } from "./workspace";
 
@@ -31,8 +31,6 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
   const [onlyStuck, setOnlyStuck] = useState(place.query.get("stuck") === "1");
   const selected = place.workspace;
   const scroller = useRef<HTMLDivElement>(null);
-  const field = useRef<HTMLInputElement>(null);
-  useSearchKey(field);
 
   useEffect(() => {
     const stop = tree.subscribe(() => update((tick) => tick + 1));
@@ -126,14 +124,11 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
     <div class="split">
       <section class="tree" aria-label="Workspaces">
         <div class="toolbar">
-          <input
-            ref={field}
-            type="search"
-            placeholder="Search workspaces  ( / )"
-            aria-label="Search workspaces"
-            value={query}
-            onInput={(event) => setQuery(event.currentTarget.value)}
-            onKeyDown={(event) => {
+          <Search
+            what="workspaces"
+            query={query}
+            change={setQuery}
+            press={(event) => {
               if (event.key === "Escape") setQuery("");
               if (event.key === "ArrowDown" || event.key === "Enter") {
                 event.preventDefault();
