@@ -8,7 +8,7 @@
 //! route or bundle is cached with each stored object.
 
 use crate::{
-    Api, CompiledKind, Gates, Origin, Served, System, bundle, compile, ids, parts,
+    Api, CompiledKind, Gates, Origin, Served, System, bundle, compile, ids, indexes, parts,
     proof::{BlockingExecutor, Proof, Prover},
     registration,
     routes::ResourceRoute,
@@ -23,7 +23,7 @@ use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use std::{
     borrow::Cow,
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     ops::ControlFlow,
     sync::{Arc, Weak},
 };
@@ -152,10 +152,12 @@ impl Catalog {
         let name = ids::resource_route(&ClusterName::root(), group, plural).name;
         let serves = |served: &Served| served.served_versions().any(|served| *served.name == *version);
         let mut found: Option<Served> = None;
-        let wanted = |key: &ObjectKey| key.name == name;
-        snapshot.for_each_wanted(&Scope::everywhere(ids::resource_routes()), wanted, |route| {
-            let meant = |said: &ResourceRoute| identity.is_none_or(|identity| *said.identity == *identity);
-            if meant(&route.object.parsed(ResourceRoute::read)) {
+        let mut seen = BTreeSet::new();
+        snapshot.for_each_indexed(&indexes::ROUTES_BY_NAME, &name, |route| {
+            let said = route.object.parsed(ResourceRoute::read);
+            let meant = identity.is_none_or(|identity| *said.identity == *identity);
+            // Most routes lead to a bundle that another one led to.
+            if meant && said.bundle.as_ref().is_none_or(|bundle| seen.insert(bundle.clone())) {
                 let next = self.follow(snapshot, &route.key.cluster, route.key.clone(), route);
                 if found.is_none() || next.as_ref().is_some_and(serves) {
                     found = next;

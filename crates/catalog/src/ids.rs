@@ -182,8 +182,12 @@ pub fn bundle_names(uid: &str, fingerprint: &str) -> [String; 2] {
     [format!("{uid}.{fingerprint}"), uid.to_owned()]
 }
 
+/// Returns the UID of the schema or definition that a bundle was made from.
+pub fn schema_of_bundle(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(uid, _)| uid)
+}
+
 /// Returns true if a bundle was made from the schema of this UID, with whatever rules.
 pub fn is_bundle_of(name: &str, uid: &str) -> bool {
-    let rest = name.strip_prefix(uid);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    schema_of_bundle(name) == uid
 }

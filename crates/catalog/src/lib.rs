@@ -18,6 +18,7 @@ mod error;
 pub mod exports;
 pub mod freeze;
 pub mod ids;
+pub mod indexes;
 pub mod issuer_list;
 pub mod kind;
 pub mod limits;

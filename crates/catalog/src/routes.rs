@@ -19,6 +19,14 @@ pub struct ExportName {
 }
 
 impl ExportName {
+    /// Names the export of a cluster.
+    pub fn new(cluster: &ClusterName, name: &str) -> Self {
+        ExportName {
+            cluster: cluster.clone(),
+            name: name.into(),
+        }
+    }
+
     /// Returns the export's key.
     pub fn key(&self) -> ObjectKey {
         ObjectKey::cluster_scoped(ids::apiexports(), self.cluster.clone(), &self.name)

@@ -7,10 +7,10 @@
 //! admission of its changes sum up the records.
 
 use crate::{
-    Origin, Served, ids,
+    Origin, Served, digest, ids, indexes,
     routes::{ExportName, ResourceRoute},
 };
-use insula_api::{ClusterName, Json, Object, ObjectKey, Scope, Timestamp};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Timestamp};
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use std::{
@@ -202,9 +202,9 @@ pub fn record_of(route: &ObjectKey) -> ObjectKey {
 }
 
 /// Calls a function with the current record of every tenant of an export, and the record's key.
-/// Walks the records of all exports.
 pub fn for_each_of_export(snapshot: &Snapshot, export: &ExportName, mut each: impl FnMut(&ObjectKey, &UseRecord)) {
-    snapshot.for_each(&Scope::everywhere(ids::version_uses()), |entry| {
+    let label = digest::export_label(&export.cluster, &export.name);
+    snapshot.for_each_indexed(&indexes::VERSION_USES_BY_EXPORT, &label, |entry| {
         if let Some(record) = UseRecord::current(snapshot, entry)
             && let Some(record) = record.as_ref()
             && record.export == *export

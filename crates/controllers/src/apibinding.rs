@@ -19,21 +19,21 @@ mod tests;
 use crate::{rollout::Gate, runtime::Reconciler};
 use insula_api::{
     ClusterName, Object, ObjectKey, ResourceId, Scope,
-    kinds::{self, ApiBindingPhase, ApiExport},
+    kinds::{self, ApiBindingPhase},
 };
-use insula_catalog::{ResourceRoute, digest, ids, parts};
-use insula_registry::{Deps, Plan, bindings::Index};
+use insula_catalog::{
+    ResourceRoute,
+    exports::{self, ExportName},
+    ids, indexes, parts,
+};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Reconciles APIBindings.
 pub(crate) struct ApiBindings {
     registry: Arc<Deps>,
     gate: Gate,
-    index: Mutex<Index>,
 }
 
 impl ApiBindings {
@@ -41,32 +41,23 @@ impl ApiBindings {
         ApiBindings {
             registry,
             gate: Gate::default(),
-            index: Mutex::default(),
         }
     }
+}
 
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Returns the bindings to an export.
+fn of_export(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Vec<ObjectKey> {
+    let bindings = ExportName::new(cluster, name).bindings(snapshot);
+    bindings.into_iter().map(|binding| binding.key).collect()
+}
 
-    /// Returns the bindings to an export.
-    fn of_export(&self, cluster: &ClusterName, name: &str) -> Vec<ObjectKey> {
-        let label = digest::export_label(cluster, name);
-        self.index().bindings(&label).cloned().collect()
-    }
-
-    /// Returns the bindings to the exports that offer a schema.
-    fn of_schema(&self, snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<ObjectKey> {
-        let exports = snapshot.range(&Scope::cluster(ids::apiexports(), cluster.clone()), None, usize::MAX);
-        let offers = |object: &Object| {
-            let export: ApiExport = kinds::read(&object.body_value());
-            export.spec.resources.iter().any(|resource| resource.schema == schema)
-        };
-        let exports = exports.into_iter().filter(|export| offers(&export.object));
-        exports
-            .flat_map(|export| self.of_export(cluster, &export.key.name))
-            .collect()
-    }
+/// Returns the bindings to the exports that offer a schema.
+fn of_schema(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<ObjectKey> {
+    let exports = exports::offering(snapshot, cluster, &BTreeSet::from([schema.to_owned()]));
+    let exports = exports.iter();
+    exports
+        .flat_map(|export| of_export(snapshot, cluster, &export.key.name))
+        .collect()
 }
 
 impl Reconciler for ApiBindings {
@@ -91,24 +82,19 @@ impl Reconciler for ApiBindings {
         ]
     }
 
-    fn restart(&self) {
-        *self.index() = Index::default();
-    }
-
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
         match &*key.resource.resource {
             "apibindings" => {
-                self.index().note(change);
                 let own = change.new.iter().map(|_| key.clone());
                 own.chain(beside(change, snapshot)).collect()
             }
-            "apiexports" if export_changed(change) => self.of_export(&key.cluster, &key.name),
-            "apiresourceschemas" => self.of_schema(snapshot, &key.cluster, &key.name),
+            "apiexports" if export_changed(change) => of_export(snapshot, &key.cluster, &key.name),
+            "apiresourceschemas" => of_schema(snapshot, &key.cluster, &key.name),
             "apiconversions" => {
                 let schemas = parts::schemas_of_change(change).into_iter();
                 schemas
-                    .flat_map(|schema| self.of_schema(snapshot, &key.cluster, &schema))
+                    .flat_map(|schema| of_schema(snapshot, &key.cluster, &schema))
                     .collect()
             }
             // The bundle was collected while a route to it was being written.
@@ -145,24 +131,18 @@ fn export_changed(change: &Change) -> bool {
     }
 }
 
-/// Returns the bindings whose routes lead to a bundle. Walks all routes: bundles are deleted
-/// rarely.
+/// Returns the bindings whose routes lead to a bundle.
 fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
-    let mut keys = Vec::new();
-    snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |entry| {
-        let route = entry.object.parsed(ResourceRoute::read);
-        if route.bundle.as_deref() == Some(bundle)
-            && let Some(binding) = &route.binding
-        {
-            keys.push(ObjectKey::cluster_scoped(
-                ids::apibindings(),
-                entry.key.cluster.clone(),
-                binding,
-            ));
-        }
-        ControlFlow::Continue(())
+    let routes = snapshot.indexed(&indexes::ROUTES_BY_BUNDLE, bundle).into_iter();
+    let bindings = routes.filter_map(|route| {
+        let binding = route.object.parsed(ResourceRoute::read).binding.clone()?;
+        Some(ObjectKey::cluster_scoped(
+            ids::apibindings(),
+            route.key.cluster,
+            &binding,
+        ))
     });
-    keys
+    bindings.collect()
 }
 
 fn in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {

@@ -2,12 +2,12 @@
 
 use crate::runtime::Reconciler;
 use insula_api::{
-    Object, ObjectKey, ResourceId, Scope,
+    Object, ObjectKey, ResourceId,
     kinds::{self, ApiExport},
 };
-use insula_catalog::{ResourceRoute, ids};
+use insula_catalog::{ResourceRoute, ids, indexes};
 use insula_registry::{Deps, Intent, Plan};
-use insula_store::{Change, Entry, Snapshot};
+use insula_store::{Change, Entry, Index, Snapshot};
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 /// Seconds between the deletion of a route and the check of its bundle: one check serves all routes
@@ -30,6 +30,20 @@ pub(crate) struct World {
 /// Schemas with their rules, by UID and fingerprint.
 type Generations = BTreeSet<(String, String)>;
 
+/// APIExports by the generations that they can go back to.
+static EXPORTS_BY_GENERATION: Index = Index {
+    resource: ids::apiexports,
+    values: |_: &ObjectKey, export: &Object, each: &mut dyn FnMut(&str)| {
+        for generation in remembered(export) {
+            each(&index_value(&generation));
+        }
+    },
+};
+
+fn index_value((uid, fingerprint): &(String, String)) -> String {
+    format!("{uid}/{fingerprint}")
+}
+
 /// Returns the schemas with their rules that an export can go back to.
 fn remembered(export: &Object) -> Generations {
     let export: ApiExport = kinds::read(&export.body_value());
@@ -45,8 +59,7 @@ impl Bundles {
 
     /// Returns the generation that a bundle has, if the schema of a UID is its own.
     fn generation(&self, bundle: &Entry) -> Option<(String, String)> {
-        let name = &*bundle.key.name;
-        let uid = name.split('.').next().unwrap_or(name).to_owned();
+        let uid = ids::schema_of_bundle(&bundle.key.name).to_owned();
         let api = self.registry.catalog.compiled(&bundle.object).ok()?;
         Some((uid, ids::fingerprint(api.fingerprint)))
     }
@@ -74,7 +87,7 @@ impl Reconciler for Bundles {
             };
         }
         if change.key.resource == ids::apiexports() {
-            let generations = |object: &Object| (*object.parsed(remembered)).clone();
+            let generations = remembered;
             let mut forgotten = change
                 .old
                 .as_ref()
@@ -101,18 +114,10 @@ impl Reconciler for Bundles {
         SETTLE_SECONDS
     }
 
-    /// Walks exports and routes until one refers to the bundle. There is no counter that could
+    /// Looks for a route and for an export that refer to the bundle. There is no counter that could
     /// drift.
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
-        let mut is_routed = false;
-        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
-            is_routed = route.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
-            if is_routed {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
+        let is_routed = indexes::is_routed(snapshot, &key.name);
         let bundle = snapshot.get(key);
         let generation = bundle
             .as_ref()
@@ -120,12 +125,9 @@ impl Reconciler for Bundles {
             .and_then(|bundle| self.generation(bundle));
         let mut is_remembered = false;
         if let Some(generation) = generation {
-            snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
-                is_remembered = export.object.parsed(remembered).contains(&generation);
-                match is_remembered {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+            snapshot.for_each_indexed(&EXPORTS_BY_GENERATION, &index_value(&generation), |_| {
+                is_remembered = true;
+                ControlFlow::Break(())
             });
         }
         World {

@@ -2,21 +2,21 @@
 //! workspaces get missing bindings, and changed ones are reset. Exports that a type no longer names
 //! stay bound.
 //!
-//! There is no index. A change of a type walks the views of all LogicalClusters once. A change of
-//! an export walks the types first, of which hardly any maintains bindings. A change of a binding
-//! concerns its own workspace.
+//! A change of a type or of an export looks at all types, of which hardly any maintains bindings,
+//! and then at the workspaces of those that it is about. A change of a binding concerns its own
+//! workspace.
 
 use crate::{
     logicalcluster::bindings::{self, DefaultBinding, Keep},
     runtime::Reconciler,
     write::unchanged,
 };
-use insula_access::workspace_types::{self, Resolved, TypeReference, TypeView};
+use insula_access::workspace_types::{self, Resolved};
 use insula_api::{ClusterName, Json, ResourceId, Scope, kinds::WorkspacePhase};
-use insula_catalog::{ids, locate};
+use insula_catalog::{ids, indexes, locate};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc};
 
 /// Reconciles the default bindings of workspaces that are Ready.
 pub(crate) struct Maintenance;
@@ -97,40 +97,22 @@ fn maintained(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// Returns the clusters whose type is or extends one of the given types, if some type in that line
 /// maintains bindings.
 fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<ClusterName> {
-    let mut known: BTreeMap<String, bool> = BTreeMap::new();
-    let mut clusters = Vec::new();
-    let mut any = false;
-    // Without a type that maintains bindings no workspace is visited.
+    let mut types = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::workspacetypes()), |entry| {
-        any = entry
-            .object
-            .parsed(|object| TypeView::read(&object.body_value()))
-            .maintains;
-        if any {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    if !any {
-        return clusters;
-    }
-    snapshot.for_each(&Scope::everywhere(ids::logicalclusters()), |entry| {
-        let Some(view) = locate::logical_cluster(snapshot, &entry.key.cluster) else {
-            return ControlFlow::Continue(());
-        };
-        let concerned = known.entry(view.workspace_type.clone()).or_insert_with(|| {
-            let own =
-                TypeReference::parse(&view.workspace_type).and_then(|own| workspace_types::resolve(snapshot, &own));
-            let line = own.map_or(Vec::new(), |own| workspace_types::closure(snapshot, own));
-            line.iter().any(&concerns) && line.iter().any(|t| t.view.maintains)
-        });
-        if *concerned {
-            clusters.push(entry.key.cluster.clone());
-        }
+        types.extend(workspace_types::get(snapshot, &entry.key.cluster, &entry.key.name));
         ControlFlow::Continue(())
     });
-    clusters
+    if !types.iter().any(|own| own.view.maintains) {
+        return Vec::new();
+    }
+    let is_concerned = |own: &&Resolved| {
+        let line = workspace_types::closure(snapshot, (*own).clone());
+        line.iter().any(&concerns) && line.iter().any(|t| t.view.maintains)
+    };
+    let concerned = types.iter().filter(is_concerned);
+    let clusters =
+        concerned.flat_map(|own| snapshot.indexed(&indexes::LOGICALCLUSTERS_BY_TYPE, &own.reference.to_string()));
+    clusters.map(|entry| entry.key.cluster).collect()
 }
 
 #[cfg(test)]

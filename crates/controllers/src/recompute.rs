@@ -163,8 +163,7 @@ impl Recomputations {
                 served.is_some_and(|served| export.owns(snapshot, &served) && !has_same_rules(api, &served.api))
             })
         };
-        let registry = &self.registry;
-        let consumers = registry.bindings.consumers((&*registry.store, snapshot), export);
+        let consumers = export.consumers(snapshot);
         consumers.iter().filter(|cluster| is_behind(cluster)).count()
     }
 

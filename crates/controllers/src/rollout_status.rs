@@ -13,7 +13,11 @@ use insula_api::{
     ClusterName, Object, ObjectKey, ResourceId, Timestamp, condition,
     kinds::{self, ApiBinding, ApiExport, ApiExportRollout},
 };
-use insula_catalog::{ResourceRoute, digest, exports::offering, ids, parts};
+use insula_catalog::{
+    ResourceRoute,
+    exports::{ExportName, offering},
+    ids, parts,
+};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use release::{Fingerprints, Release};
@@ -264,9 +268,8 @@ impl Reconciler for RolloutStatus {
             ..World::default()
         };
         let Some(export) = &world.export else { return world };
-        let label = digest::export_label(&key.cluster, &key.name);
         let registry = &self.registry;
-        let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
+        let bindings = ExportName::new(&key.cluster, &key.name).bindings(snapshot);
         // An export that nobody binds has no rollout, unless it had or wants one.
         if bindings.is_empty() && !is_shown(&export.view) {
             world.export = None;
@@ -280,9 +283,9 @@ impl Reconciler for RolloutStatus {
         }
         if world.later.is_none() {
             let mut known = Fingerprints::default();
-            for entry in bindings.iter().filter_map(|key| snapshot.get(key)) {
+            for entry in &bindings {
                 if !entry.object.meta.is_deleting() {
-                    world.count((registry, snapshot), &mut known, &entry);
+                    world.count((registry, snapshot), &mut known, entry);
                 }
             }
         }

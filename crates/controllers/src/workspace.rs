@@ -17,14 +17,13 @@ mod tests;
 
 use crate::runtime::Reconciler;
 use insula_api::{
-    ClusterName, ObjectKey, ResourceId, Scope,
+    ClusterName, ObjectKey, ResourceId,
     kinds::{self, LogicalCluster},
-    names::labels,
 };
-use insula_catalog::ids;
+use insula_catalog::{ids, indexes};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 /// Reconciles Workspaces.
 pub(crate) struct Workspaces {
@@ -78,14 +77,8 @@ impl Reconciler for Workspaces {
 
 /// Returns the workspaces that have no shard: one that is new, or has other labels, may take them.
 fn unscheduled(snapshot: &Snapshot) -> Vec<ObjectKey> {
-    let mut keys = Vec::new();
-    snapshot.for_each(&Scope::everywhere(ids::workspaces()), |entry| {
-        if entry.object.meta.label(labels::PHASE).is_none() {
-            keys.push(entry.key.clone());
-        }
-        ControlFlow::Continue(())
-    });
-    keys
+    let found = snapshot.indexed(&indexes::WORKSPACES_WITHOUT_PHASE, "");
+    found.into_iter().map(|workspace| workspace.key).collect()
 }
 
 /// Returns the key of the Workspace that a LogicalCluster belongs to.

@@ -1,6 +1,6 @@
 //! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
 
-use crate::{Team, bindings::BindingIndex, heavy::HeavyWork, representation::cache::Cache};
+use crate::{Team, heavy::HeavyWork, representation::cache::Cache};
 use insula_access::accounts::Sign;
 use insula_admission::{quota, storage_limit::StorageLimits};
 use insula_api::{Clock, Rng};
@@ -44,8 +44,6 @@ pub struct Deps {
     pub outbound: Arc<dyn Outbound>,
     /// Uses of API versions by tenants that are not stored yet.
     pub uses: VersionUses,
-    /// Bindings by export.
-    pub bindings: BindingIndex,
     /// This server among those on the store.
     pub team: Team,
     pub(crate) policies: insula_admission::policy::Policies,
@@ -101,7 +99,6 @@ impl Deps {
             event_ttl_seconds: 3600,
             outbound: Arc::new(insula_catalog::Nobody),
             uses: VersionUses::default(),
-            bindings: BindingIndex::default(),
             team: Team::alone("server"),
             policies: insula_admission::policy::Policies::default(),
             create_locks: quota::CreateLocks::default(),

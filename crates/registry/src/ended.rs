@@ -17,8 +17,8 @@ use insula_api::{
     kinds::{self, AddedResource, ApiExport, ExportedResource, ReleasedResource},
 };
 use insula_catalog::{
-    Api, Part, Result, bundle, digest,
-    exports::{Replaced, end_release, history_value, release_on_offer},
+    Api, Part, Result, bundle,
+    exports::{ExportName, Replaced, end_release, history_value, release_on_offer},
     ids,
     object::rewrite,
     parts,
@@ -111,7 +111,7 @@ fn history_with(
     replaced: Replaced,
 ) -> Option<Json> {
     let state = &export.status.rollout;
-    if replaced.is_empty() || state.release.is_empty() && !is_bound(deps, snapshot, &entry.key) {
+    if replaced.is_empty() || state.release.is_empty() && !is_bound(snapshot, &entry.key) {
         return None;
     }
     let cluster = &entry.key.cluster;
@@ -125,10 +125,8 @@ fn history_with(
     Some(history_value(&history))
 }
 
-fn is_bound(deps: &Deps, snapshot: &Snapshot, export: &ObjectKey) -> bool {
-    let label = digest::export_label(&export.cluster, &export.name);
-    let bindings = deps.bindings.of_export(&*deps.store, snapshot, &label);
-    !bindings.is_empty()
+fn is_bound(snapshot: &Snapshot, export: &ObjectKey) -> bool {
+    ExportName::new(&export.cluster, &export.name).is_bound(snapshot)
 }
 
 /// Returns true if the status of an export names the release that it offers: the objects from which

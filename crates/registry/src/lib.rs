@@ -4,7 +4,6 @@
 //! version, `insula_admission` checks it, and the store commits it under guards for everything that
 //! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate.
 
-pub mod bindings;
 mod built_in_roles;
 pub mod calls;
 mod client;

@@ -17,6 +17,7 @@ pub mod conformance;
 mod counts;
 pub mod embedded;
 mod history;
+mod indexes;
 mod log;
 mod measures;
 mod memory;
@@ -33,6 +34,7 @@ mod watch;
 use insula_api::{Revision, Scope};
 use std::pin::Pin;
 
+pub use indexes::Index;
 pub use log::{Change, Prior};
 pub use measures::{FileMeasures, Measures};
 pub use memory::MemoryStore;

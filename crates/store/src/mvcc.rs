@@ -7,8 +7,9 @@
 //! dropped.
 
 use crate::{
-    Gone, Measures, Sharing,
-    state::{Entry, State},
+    Gone, Index, Measures, Sharing,
+    indexes::Filling,
+    state::{CHUNK_ENTRIES, Entry, State},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope, measure::Counter};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -39,6 +40,8 @@ pub struct Mvcc {
     /// Publishes `State::applied` to tasks that wait for a revision.
     reached: tokio::sync::watch::Sender<Revision>,
     compactions: Counter,
+    /// Locked while an index is filled, before `state`.
+    filling: Mutex<()>,
 }
 
 impl Mvcc {
@@ -65,6 +68,7 @@ impl Mvcc {
             pins: Mutex::default(),
             reached: tokio::sync::watch::Sender::new(revision),
             compactions: Counter::default(),
+            filling: Mutex::default(),
         }
     }
 
@@ -197,6 +201,22 @@ impl Mvcc {
 
     pub(crate) fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.state.read())
+    }
+
+    /// Fills an index, if no read did before. Others read and write meanwhile.
+    pub(crate) fn fill(&self, index: &'static Index) {
+        if self.read(|state| state.indexes.is_complete(index)) {
+            return;
+        }
+        let _alone = self.filling.lock();
+        if self.read(|state| state.indexes.is_complete(index)) {
+            return;
+        }
+        let mut state = self.state.write();
+        let mut filling = Filling::begin(&mut state, index);
+        while !filling.step(&mut state, CHUNK_ENTRIES) {
+            RwLockWriteGuard::bump(&mut state);
+        }
     }
 
     pub(crate) fn keep_count(&self, scope: &Scope, revision: Revision, count: usize) {

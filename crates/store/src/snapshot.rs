@@ -1,7 +1,7 @@
 //! Snapshots: consistent views of all objects at one revision.
 
 use crate::{
-    Gone, Mvcc,
+    Gone, Index, Mvcc,
     counts::COUNTED_MIN,
     state::{CHUNK_ENTRIES, Entry, Slot, State},
     usage::{ClusterUsage, Largest, Usage},
@@ -201,6 +201,54 @@ impl Snapshot {
             }
             size = CHUNK_ENTRIES;
         }
+    }
+
+    /// Calls `visit` on the objects that an index finds by a value, in key order, until it breaks.
+    /// Other objects cost nothing. `visit` runs outside the lock.
+    pub fn for_each_indexed(&self, index: &'static Index, value: &str, visit: impl FnMut(&Entry) -> ControlFlow<()>) {
+        self.for_each_indexed_after((index, value), None, visit);
+    }
+
+    /// Calls `visit` on the objects after a key that an index finds by a value.
+    pub fn for_each_indexed_after(
+        &self,
+        (index, value): (&'static Index, &str),
+        after: Option<&ObjectKey>,
+        mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
+    ) {
+        let resource = (index.resource)();
+        self.0.mvcc.fill(index);
+        let (mut after, mut size) = (after.map(ObjectKey::encode), 64);
+        loop {
+            let (keys, found) = self.0.mvcc.read(|state| {
+                self.note_read(state, Some(&resource), None);
+                let keys = state.indexes.keys_after(index, value, (after.as_ref(), size));
+                let slots = keys.iter().filter_map(|key| state.keys.get(key));
+                let found: Vec<Entry> = slots.filter_map(|slot| slot.at_revision(self.0.revision)).collect();
+                (keys, found)
+            });
+            for entry in found {
+                // Another version of the object may have had the value.
+                if index.has((&entry.key, &entry.object), value) && visit(&entry).is_break() {
+                    return;
+                }
+            }
+            if keys.len() < size {
+                return;
+            }
+            after = keys.into_iter().next_back();
+            size = CHUNK_ENTRIES;
+        }
+    }
+
+    /// Returns the objects that an index finds by a value, in key order.
+    pub fn indexed(&self, index: &'static Index, value: &str) -> Vec<Entry> {
+        let mut found = Vec::new();
+        self.for_each_indexed(index, value, |entry| {
+            found.push(entry.clone());
+            ControlFlow::Continue(())
+        });
+        found
     }
 
     /// Returns the number of objects in a scope. Counts them by a walk when they are few, or when

@@ -5,6 +5,7 @@ use crate::{
     Gone,
     counts::Counts,
     history::{History, cost},
+    indexes::Indexes,
     log::{Change, Log, Prior},
     usage::{Sharing, Usages},
 };
@@ -35,6 +36,7 @@ pub(crate) struct State {
     pub(crate) log: Log,
     pub(crate) counts: Counts,
     pub(crate) usages: Usages,
+    pub(crate) indexes: Indexes,
     /// The changes in `log` by cluster, with their cost.
     pub(crate) history: History,
     /// Bytes that the history may have.
@@ -73,6 +75,12 @@ impl Slot {
             revision: version.revision,
             created: version.created,
         })
+    }
+
+    /// Returns the objects of all versions that are kept.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+        let versions = self.older.iter().chain([&self.newest]);
+        versions.filter_map(|version| version.object.as_deref())
     }
 
     pub(crate) fn exists_at(&self, revision: Revision) -> bool {
@@ -117,6 +125,7 @@ impl State {
         State {
             keys,
             usages,
+            indexes: Indexes::default(),
             applied: revision,
             floor: revision,
             log: Log::default(),
@@ -183,6 +192,7 @@ impl State {
         }
         self.usages
             .replaced(&key, old.as_ref().map(|old| &*old.object), object.as_deref());
+        self.indexes.written(&encoded, &key, object.as_deref());
         let change = Arc::new(Change {
             key,
             revision,
@@ -341,10 +351,14 @@ impl State {
         let Some(slot) = self.keys.get_mut(&encoded) else {
             return;
         };
-        slot.older.retain(|version| {
+        let stays = |version: &mut Version| {
             version.revision > change.revision || (version.revision == change.revision && version.object.is_some())
-        });
+        };
+        let gone: Vec<Version> = slot.older.extract_if(.., |version| !stays(version)).collect();
         slot.older.shrink_to(4);
+        for object in gone.iter().filter_map(|version| version.object.as_deref()) {
+            self.indexes.forgotten(&encoded, (&change.key, object), Some(slot));
+        }
         if slot.newest.revision == change.revision && slot.newest.object.is_none() {
             self.keys.remove(&encoded);
         }

@@ -46,13 +46,15 @@ pub enum Rule {
     Term,
     /// Doc comments that begin with a question word, and other comments that begin with "Which".
     DocStart,
+    /// Walks over the objects of all clusters.
+    Walk,
     /// Commit subjects that are too long or name no area.
     Subject,
 }
 
 impl Rule {
     /// All rules, in the order in which they are reported.
-    pub const ALL: [Rule; 8] = [
+    pub const ALL: [Rule; 9] = [
         Rule::CodeWidth,
         Rule::CommentWidth,
         Rule::DocumentWidth,
@@ -60,6 +62,7 @@ impl Rule {
         Rule::FunctionLength,
         Rule::Term,
         Rule::DocStart,
+        Rule::Walk,
         Rule::Subject,
     ];
 
@@ -73,6 +76,7 @@ impl Rule {
             Rule::FunctionLength => "function-length",
             Rule::Term => "term",
             Rule::DocStart => "doc-start",
+            Rule::Walk => "walk",
             Rule::Subject => "subject",
         }
     }
@@ -94,6 +98,10 @@ impl Rule {
             Rule::DocStart => {
                 "a comment begins with a noun phrase or a verb, not with What, Who, Whose, Whether, Where, Which or \
                  How much: name the thing, or say what the function returns"
+            }
+            Rule::Walk => {
+                "no request and no event walks over the objects of all clusters: read an index \
+                 (crates/catalog/src/indexes.rs), or list the file with the reason why nobody waits"
             }
             Rule::Subject => "a commit subject is `area: verb object`, at most 72 characters: say the rest in the body",
         }

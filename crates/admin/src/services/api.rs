@@ -415,9 +415,8 @@ impl ApiService for AdminService {
         let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(&session).await?;
         let revision = snapshot.revision();
-        let registry = Arc::clone(&self.api.registry);
         let names = session.names(&snapshot)?;
-        let listed = move || Ok(consumers::page(&registry, (&snapshot, &names), &export, &page));
+        let listed = move || Ok(consumers::page((&snapshot, &names), &export, &page));
         let (consumers, next_page_token) = self.run_blocking(&session, &located, listed).await?;
         Ok(Response::new(ListConsumersResponse {
             header: session.header_at(revision),

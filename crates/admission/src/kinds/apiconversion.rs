@@ -197,15 +197,12 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
     let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
     match review.snapshot.get(&key) {
         Some(schema) => usage::of_schema(review.snapshot, &schema.object.meta.uid.to_string()),
-        None => Usage::routed(
-            review.snapshot,
-            |entry, route| {
-                entry.key.cluster == *review.cluster
-                    && route.bundle.as_deref().is_some_and(|bundle| has_rules(review, bundle))
-                    && route
-                        .definition
-                        .as_ref()
-                        .is_some_and(|found| found.is_custom_resource(name))
+        None => Usage::in_cluster(
+            (review.snapshot, review.cluster),
+            |route| {
+                let definition = route.definition.as_ref();
+                route.bundle.as_deref().is_some_and(|bundle| has_rules(review, bundle))
+                    && definition.is_some_and(|found| found.is_custom_resource(name))
             },
             |_| true,
         ),

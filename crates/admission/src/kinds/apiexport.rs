@@ -13,7 +13,7 @@ use crate::{
 use insula_api::{
     FieldError, FieldPath, Json, LabelSelector, Object, ObjectKey, ResourceId, Scope, aggregate, names::annotations,
 };
-use insula_catalog::{Result, bundle, ids, parts};
+use insula_catalog::{Result, bundle, ids, indexes, parts};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| {
@@ -127,7 +127,8 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
         let lacks = |object: &Object| !versions.iter().any(|version| version == object.version());
         let usage = Usage::routed(
             review.snapshot,
-            |entry, said| entry.key.name == route && !identity.is_empty() && *said.identity == *identity,
+            review.snapshot.indexed(&indexes::ROUTES_BY_NAME, &route),
+            |said| !identity.is_empty() && *said.identity == *identity,
             lacks,
         );
         if !usage.is_empty() {

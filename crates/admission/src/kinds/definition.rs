@@ -57,14 +57,11 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
         return Ok(());
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let usage = Usage::routed(
-        review.snapshot,
-        |entry, route| {
-            entry.key.cluster == *review.cluster
-                && route
-                    .definition
-                    .as_ref()
-                    .is_some_and(|found| found.is_custom_resource(name))
+    let usage = Usage::in_cluster(
+        (review.snapshot, review.cluster),
+        |route| {
+            let definition = route.definition.as_ref();
+            definition.is_some_and(|found| found.is_custom_resource(name))
         },
         |object| gone.iter().any(|version| version == object.version()),
     );
@@ -91,15 +88,11 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
             continue;
         }
         let version = error.value.trim_matches('"');
-        let usage = Usage::routed(
-            review.snapshot,
-            |entry, route| {
-                entry.key.cluster == *review.cluster
-                    && route
-                        .definition
-                        .as_ref()
-                        .is_some_and(|found| found.is_custom_resource(name))
-                    && route.bundle.is_some()
+        let usage = Usage::in_cluster(
+            (review.snapshot, review.cluster),
+            |route| {
+                let definition = route.definition.as_ref();
+                definition.is_some_and(|found| found.is_custom_resource(name)) && route.bundle.is_some()
             },
             |object| object.version() == version,
         );

@@ -3,7 +3,7 @@
 
 use insula_access::WorkspaceNames;
 use insula_api::{ClusterName, Object, ResourceId, Scope, counted};
-use insula_catalog::{ResourceRoute, ids};
+use insula_catalog::{ResourceRoute, ids, indexes};
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,17 +22,17 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Counts, in every workspace, the objects that satisfy `is_meant` and whose route satisfies
-    /// `is_one`.
+    /// Counts the objects that satisfy `is_meant` behind those of the routes that satisfy `is_one`.
     pub(super) fn routed(
         snapshot: &Snapshot,
-        is_one: impl Fn(&Entry, &ResourceRoute) -> bool,
+        routes: Vec<Entry>,
+        is_one: impl Fn(&ResourceRoute) -> bool,
         is_meant: impl Fn(&Object) -> bool,
     ) -> Self {
         let mut usage = Usage::default();
-        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
+        for route in routes {
             let said = route.object.parsed(ResourceRoute::read);
-            if is_one(route, &said)
+            if is_one(&said)
                 && let Some((plural, group)) = route.key.name.split_once('.')
             {
                 let resource = ResourceId {
@@ -42,9 +42,18 @@ impl Usage {
                 };
                 usage.count(snapshot, &route.key.cluster, resource, &is_meant);
             }
-            ControlFlow::Continue(())
-        });
+        }
         usage
+    }
+
+    /// Counts the objects of a cluster that satisfy `is_meant` and whose route satisfies `is_one`.
+    pub(super) fn in_cluster(
+        (snapshot, cluster): (&Snapshot, &ClusterName),
+        is_one: impl Fn(&ResourceRoute) -> bool,
+        is_meant: impl Fn(&Object) -> bool,
+    ) -> Self {
+        let scope = Scope::cluster(ids::resource_routes(), cluster.clone());
+        Usage::routed(snapshot, snapshot.range(&scope, None, usize::MAX), is_one, is_meant)
     }
 
     fn count(
@@ -104,6 +113,6 @@ impl Usage {
 
 /// Counts the objects that the bundles of a schema serve.
 pub(super) fn of_schema(snapshot: &Snapshot, uid: &str) -> Usage {
-    let is_one = |route: &ResourceRoute| route.bundle.as_deref().is_some_and(|name| ids::is_bundle_of(name, uid));
-    Usage::routed(snapshot, |_, route| is_one(route), |_| true)
+    let routes = snapshot.indexed(&indexes::ROUTES_BY_SCHEMA, uid);
+    Usage::routed(snapshot, routes, |_| true, |_| true)
 }

@@ -2,16 +2,16 @@
 //! bindings to the export.
 
 use crate::{
-    Api, Catalog, Origin, ResourceRoute, Served, bundle,
+    Api, Catalog, Origin, Served, bundle,
     exports::{
         Denied, ExportName, ExportView, Grant, is_identity_of,
         offer::{ExportOffer, Offered},
     },
-    ids,
+    ids, indexes,
 };
 use insula_api::{ClusterName, ObjectKey, Scope};
 use insula_store::{Entry, Snapshot};
-use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc};
 
 impl ExportName {
     /// Returns all resources of the virtual workspace, including those that the provider may only
@@ -138,17 +138,12 @@ fn bundle_of(snapshot: &Snapshot, uid: &str) -> Option<Entry> {
         all.push(entry.clone());
         ControlFlow::Continue(())
     });
-    if all.len() > 1 {
-        let mut used = BTreeSet::new();
-        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
-            used.extend(route.object.parsed(ResourceRoute::read).bundle.clone());
-            ControlFlow::Continue(())
-        });
-        if all.iter().any(|bundle| used.contains(&bundle.key.name)) {
-            all.retain(|bundle| used.contains(&bundle.key.name));
-        }
-    }
-    all.into_iter().min_by_key(|bundle| bundle.revision)
+    all.sort_by_key(|bundle| bundle.revision);
+    let oldest = match &*all {
+        [] | [_] => None,
+        _ => all.iter().find(|bundle| indexes::is_routed(snapshot, &bundle.key.name)),
+    };
+    oldest.or(all.first()).cloned()
 }
 
 /// Returns a resource of the export that has the given identity. The exports in `root` that kcp
@@ -163,12 +158,9 @@ fn of_identity(
         return catalog.system().get(group, plural).cloned();
     }
     let mut found = None;
-    snapshot.for_each(&Scope::everywhere(ids::apiexports()), |entry| {
+    snapshot.for_each_indexed(&indexes::EXPORTS_BY_IDENTITY, identity, |entry| {
         let spec = entry.object.parsed(ExportView::read);
         let offer = &spec.offer;
-        if offer.identity != identity {
-            return ControlFlow::Continue(());
-        }
         let export = ExportName {
             cluster: entry.key.cluster.clone(),
             name: entry.key.name.clone(),

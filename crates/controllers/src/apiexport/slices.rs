@@ -7,9 +7,9 @@ use insula_api::{
     kinds::{self, ApiBinding, ApiExportEndpointSlice, Partition},
     set_condition,
 };
-use insula_catalog::{digest, ids, locate};
+use insula_catalog::{exports::ExportName, ids, locate};
 use insula_registry::{Deps, Intent, Plan};
-use insula_store::{Change, Entry, Snapshot};
+use insula_store::{Change, Entry, Index, Snapshot};
 use serde_json::json;
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -62,7 +62,6 @@ impl Reconciler for EndpointSlices {
     /// Returns the slices of an export when it, or a binding to it, is created or deleted.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
-        let everywhere = Scope::everywhere(ids::apiexportendpointslices());
         if key.resource == ids::apiexportendpointslices() {
             return change.new.iter().map(|_| key.clone()).collect();
         }
@@ -71,7 +70,8 @@ impl Reconciler for EndpointSlices {
             return slices(snapshot, &scope, |slice| slice.spec.partition == *key.name);
         }
         if key.resource == ids::shards() {
-            return slices(snapshot, &everywhere, |slice| !slice.spec.partition.is_empty());
+            let partitioned = snapshot.indexed(&PARTITIONED_SLICES, "").into_iter();
+            return partitioned.map(|slice| slice.key).collect();
         }
         if change.old.is_some() && change.new.is_some() {
             return Vec::new();
@@ -84,7 +84,8 @@ impl Reconciler for EndpointSlices {
                 kinds::read::<ApiBinding>(&value).spec.reference.export.name
             }
         };
-        slices(snapshot, &everywhere, |slice| slice.spec.export.name == name)
+        let of_export = snapshot.indexed(&SLICES_BY_EXPORT, &name).into_iter();
+        of_export.map(|slice| slice.key).collect()
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
@@ -103,15 +104,10 @@ impl Reconciler for EndpointSlices {
             .and_then(|partition| crate::partition::selector(&partition.view.spec.selector).ok());
         let shards = snapshot.range(&Scope::cluster(ids::shards(), ClusterName::root()), None, usize::MAX);
         let chosen = |selector: &LabelSelector| shards.iter().any(|shard| selector.matches(&shard.object.meta.labels));
-        let label = digest::export_label(&cluster, &spec.export.name);
-        let bindings = self
-            .registry
-            .bindings
-            .of_export(&*self.registry.store, snapshot, &label);
         World {
             chosen: spec.partition.is_empty() || partition.as_ref().is_some_and(chosen),
             partition: partition.map(|selector| selector.to_string()),
-            consumed: !bindings.is_empty(),
+            consumed: ExportName::new(&cluster, &spec.export.name).is_bound(snapshot),
             export: snapshot.get(&export),
             cluster,
             slice,
@@ -125,9 +121,28 @@ impl Reconciler for EndpointSlices {
     }
 }
 
-/// Returns the slices that a predicate selects. A view is read once for each revision of a slice.
+/// Slices by the name of their export.
+static SLICES_BY_EXPORT: Index = Index {
+    resource: ids::apiexportendpointslices,
+    values: |_: &ObjectKey, slice: &Object, each: &mut dyn FnMut(&str)| each(&slice.parsed(read).spec.export.name),
+};
+
+/// Slices with a partition, by the empty text.
+static PARTITIONED_SLICES: Index = Index {
+    resource: ids::apiexportendpointslices,
+    values: |_: &ObjectKey, slice: &Object, each: &mut dyn FnMut(&str)| {
+        if !slice.parsed(read).spec.partition.is_empty() {
+            each("");
+        }
+    },
+};
+
+fn read(slice: &Object) -> ApiExportEndpointSlice {
+    kinds::read(&slice.body_value())
+}
+
+/// Returns the slices of a scope that a predicate selects.
 fn slices(snapshot: &Snapshot, scope: &Scope, is_wanted: impl Fn(&ApiExportEndpointSlice) -> bool) -> Vec<ObjectKey> {
-    let read = |object: &Object| kinds::read::<ApiExportEndpointSlice>(&object.body_value());
     let mut keys = Vec::new();
     snapshot.for_each(scope, |slice| {
         if is_wanted(&slice.object.parsed(read)) {

@@ -2,8 +2,8 @@
 
 use super::compatible::OfferedSchema;
 use crate::{loaded::Loaded, write::alive};
-use insula_api::{ClusterPath, ObjectKey, Scope, Timestamp, kinds::ApiExport, names::well_known::IDENTITY_NAMESPACE};
-use insula_catalog::{SerializationPoint, digest, exports::ExportView, ids, locate};
+use insula_api::{ClusterPath, ObjectKey, Timestamp, kinds::ApiExport, names::well_known::IDENTITY_NAMESPACE};
+use insula_catalog::{SerializationPoint, digest, ids, indexes, locate};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
@@ -86,9 +86,8 @@ fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
         return false;
     };
     let mut found = false;
-    snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
-        let has_it = || export.object.parsed(ExportView::read).has_identity(&identity);
-        found = export.key.cluster != key.cluster && has_it();
+    snapshot.for_each_indexed(&indexes::EXPORTS_BY_IDENTITY, &identity, |export| {
+        found = export.key.cluster != key.cluster;
         match found {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -149,8 +149,7 @@ fn is_denied_everywhere(registry: &Deps, snapshot: &Snapshot, through: &ViaExpor
     let (catalog, export) = (&registry.catalog, &through.export);
     let (mut is_denied, mut is_allowed) = (false, false);
     // One consumer that allows it decides, so that a request need not look at all of them.
-    let at = (&*registry.store, snapshot);
-    registry.bindings.for_each_consumer(at, export, |consumer| {
+    export.for_each_consumer(snapshot, |consumer| {
         match through.right(snapshot, consumer, access) {
             Ok(grant) => {
                 let named = (access.group, access.resource);

@@ -79,7 +79,7 @@ pub(super) async fn for_each_selected(
     let price = (1 + selectors.labels.comparisons() + selectors.fields.terms.len()) as u64;
     let in_batches = target.served.pending_calls.is_some() && looks_inside(selectors.fields);
     let mut objects_max = extent.wanted.clamp(1, BATCH_OBJECTS_MAX);
-    let consumers = |export: &ExportName| deps.bindings.consumers((&*deps.store, states.now), export);
+    let consumers = |export: &ExportName| export.consumers(states.now);
     for scope in target.ranges(states.now, consumers) {
         let mut after = extent.after.cloned();
         loop {

@@ -174,6 +174,7 @@ fn reason(rule: Rule) -> String {
         Rule::FunctionLength => "Functions from before the rule: tables and scenes of tests, long matches.",
         Rule::Term => "Names from before the rule; each is renamed when its file is next changed.",
         Rule::DocStart => "Comments from before the rule; each is rewritten when its file is next changed.",
+        Rule::Walk => "At the start, or in intervals.",
         Rule::Subject => "Commits.",
     };
     format!("# {why}")

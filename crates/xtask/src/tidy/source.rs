@@ -50,6 +50,9 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
         if comment {
             continue;
         }
+        if walks(file, trimmed) {
+            found.push(finding(Rule::Walk, number, trimmed.to_owned()));
+        }
         if let Some((name, advice)) = terms::defined(file, trimmed) {
             found.push(finding(Rule::Term, number, format!("`{name}`: {advice}")));
         }
@@ -64,6 +67,21 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Returns true for a walk over the objects of all clusters by the program. Tests, benchmarks and
+/// the definition of scopes are not meant.
+fn walks(file: &str, line: &str) -> bool {
+    const EXEMPT: [&str; 5] = [
+        "crates/api/",
+        "crates/bench/",
+        "crates/sim/",
+        "crates/store/",
+        "crates/xtask/",
+    ];
+    let is_program =
+        file.starts_with("crates/") && !file.contains("/test") && !EXEMPT.iter().any(|of| file.starts_with(of));
+    is_program && line.contains("Scope::everywhere(")
 }
 
 /// Returns the text of a line of a doc comment.
@@ -104,6 +122,14 @@ fn function_length(lines: &[&str]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn walks_over_all_clusters_are_found_in_the_program() {
+        let line = "    snapshot.for_each(&Scope::everywhere(ids::widgets()), show);\n";
+        assert_eq!(rules(line), [(Rule::Walk, 1)]);
+        assert!(check("crates/a/src/a/tests.rs", line).is_empty() && check("crates/sim/src/a.rs", line).is_empty());
+        assert!(rules("    // Not by Scope::everywhere(…).\n").is_empty());
+    }
 
     fn rules(text: &str) -> Vec<(Rule, usize)> {
         check("crates/a/src/a.rs", text)

@@ -28,7 +28,7 @@ use insula_catalog::{
         ExportName, ExportView,
         bind_request::{self, BindRequest, Decision, GRANTED, REASON_BYTES_MAX, Requester},
     },
-    freeze, ids, locate,
+    freeze, ids, indexes, locate,
 };
 use insula_proto::admin::v1::{
     ApiBindRequest, ApiRequestDecision, ApiRequestState, DecideApiRequestRequest, DecideApiRequestResponse,
@@ -333,17 +333,13 @@ impl AdminService {
         let listed = move || {
             let after = page.after.as_ref();
             let after = after.and_then(|(_, at)| rewrite::key_at(ids::apibindrequests(), at));
-            let (scope, side) = match &user {
-                Some(_) => (Scope::everywhere(ids::apibindrequests()), Side::Requester),
-                None => (Scope::cluster(ids::apibindrequests(), cluster.clone()), Side::Owner),
-            };
             let (mut requests, mut last, mut next) = (Vec::new(), None, String::new());
-            snapshot.for_each_after(&scope, after.as_ref(), |entry| {
+            let side = if user.is_some() { Side::Requester } else { Side::Owner };
+            let show = |entry: &Entry| {
                 let read = entry.object.parsed(BindRequest::read);
-                let is_own = user.as_ref().is_none_or(|user| {
-                    *read.cluster == *cluster.as_str()
-                        && user.name_within(Some(&entry.key.cluster)).as_ref() == Some(&read.user)
-                });
+                let is_own = user
+                    .as_ref()
+                    .is_none_or(|user| user.name_within(Some(&entry.key.cluster)).as_ref() == Some(&read.user));
                 if !is_own || !request.export.is_empty() && read.export != request.export {
                     return ControlFlow::Continue(());
                 }
@@ -355,7 +351,17 @@ impl AdminService {
                 last = Some(entry.key.clone());
                 requests.push(message(&snapshot, entry, side));
                 ControlFlow::Continue(())
-            });
+            };
+            match side {
+                Side::Requester => {
+                    let from = (&indexes::BIND_REQUESTS_BY_CLUSTER, cluster.as_str());
+                    snapshot.for_each_indexed_after(from, after.as_ref(), show);
+                }
+                Side::Owner => {
+                    let scope = Scope::cluster(ids::apibindrequests(), cluster.clone());
+                    snapshot.for_each_after(&scope, after.as_ref(), show);
+                }
+            }
             Ok((requests, next))
         };
         let (requests, next_page_token) = self.run_blocking(session, &located, listed).await?;

@@ -27,7 +27,6 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// Returns a page of the bindings of an export, and the token of the next one.
 pub(super) fn page(
-    registry: &Deps,
     (snapshot, names): (&Snapshot, &WorkspaceNames),
     export: &ExportName,
     page: &Page,
@@ -35,7 +34,7 @@ pub(super) fn page(
     let after = page.after.as_ref();
     let after = after.and_then(|(_, at)| rewrite::key_at(ids::apibindings(), at));
     let (mut found, mut last, mut next) = (Vec::new(), None, String::new());
-    for_each_binding(registry, snapshot, export, after.as_ref(), |key, binding| {
+    for_each_binding(snapshot, export, after.as_ref(), |key, binding| {
         if found.len() == page.size {
             let last = last.as_ref().map(rewrite::position).unwrap_or_default();
             next = page.next(snapshot.revision(), &last);

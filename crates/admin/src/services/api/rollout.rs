@@ -12,7 +12,6 @@ use insula_api::{
     kinds::{self, ApiExport},
 };
 use insula_catalog::{
-    digest,
     exports::{ExportName, offer::Binding, release_on_offer},
     ids,
 };
@@ -68,7 +67,7 @@ pub(super) fn aborted(
     options: &Options,
 ) -> Result<(Json, Vec<OfferedResource>), Status> {
     let mut new = value.clone();
-    let bound = schemas_before(registry, snapshot, export, value);
+    let bound = schemas_before(snapshot, export, value);
     let mut restored = Vec::new();
     let mut replaced: Vec<Published> = Vec::new();
     for offered in new["spec"]["resources"].as_array_mut().into_iter().flatten() {
@@ -115,14 +114,14 @@ pub(super) fn aborted(
 }
 
 /// Returns, for each offered resource, the latest other schema to which a binding is bound.
-fn schemas_before(registry: &Deps, snapshot: &Snapshot, export: &ExportName, value: &Json) -> Vec<OfferedResource> {
+fn schemas_before(snapshot: &Snapshot, export: &ExportName, value: &Json) -> Vec<OfferedResource> {
     let offered = objects::offered(value);
     let created = |name: &str| {
         let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), export.cluster.clone(), name);
         Some(snapshot.get(&key)?.created)
     };
     let mut found: Vec<OfferedResource> = Vec::new();
-    for_each_binding(registry, snapshot, export, None, |_, binding| {
+    for_each_binding(snapshot, export, None, |_, binding| {
         // A deleted binding follows no release.
         if !binding["metadata"]["deletionTimestamp"].is_null() {
             return ControlFlow::Continue(());
@@ -150,16 +149,14 @@ fn schemas_before(registry: &Deps, snapshot: &Snapshot, export: &ExportName, val
 /// Calls a function with each binding of an export after a key, those in the grace period of their
 /// deletion included. Other bindings cost nothing.
 pub(super) fn for_each_binding(
-    registry: &Deps,
     snapshot: &Snapshot,
     export: &ExportName,
     after: Option<&ObjectKey>,
     mut each: impl FnMut(&ObjectKey, &Json) -> ControlFlow<()>,
 ) {
-    let label = digest::export_label(&export.cluster, &export.name);
-    let mut keys = registry.bindings.of_export(&*registry.store, snapshot, &label);
-    keys.retain(|key| after.is_none_or(|after| key > after));
-    for entry in keys.iter().filter_map(|key| snapshot.get(key)) {
+    let mut bindings = export.bindings(snapshot);
+    bindings.retain(|binding| after.is_none_or(|after| binding.key > *after));
+    for entry in bindings {
         let meta = &entry.object.meta;
         let is_there = !meta.is_deleting() || meta.awaits_deletion();
         let is_meant = is_there && export.is_bound_by(&entry.object.parsed(Binding::read));
@@ -196,11 +193,10 @@ pub(super) fn correct(
         }
         return;
     }
-    let label = digest::export_label(cluster, text(value, "/metadata/name"));
-    let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
-    let (reason, message) = match bindings.is_empty() {
-        true => (COMPLETE, ""),
-        false => (PROGRESSING, NOT_COUNTED),
+    let export = ExportName::new(cluster, text(value, "/metadata/name"));
+    let (reason, message) = match export.is_bound(snapshot) {
+        true => (PROGRESSING, NOT_COUNTED),
+        false => (COMPLETE, ""),
     };
     *rollout = Rollout {
         release,

@@ -7,26 +7,27 @@ use insula_catalog::{
         ExportName,
         bind_request::{BindRequest, PER_EXPORT_MAX, PER_USER_MAX, Requester},
     },
-    ids,
+    ids, indexes,
 };
 use insula_proto::admin::v1::ErrorReason;
 use insula_store::Snapshot;
-use std::ops::ControlFlow;
+use std::{collections::BTreeSet, ops::ControlFlow};
 use tonic::{Code, Status};
 
 /// Refuses a request beyond the limits, which name their numbers.
 pub(super) fn check_limits(snapshot: &Snapshot, asked: &(ExportName, Requester), now: Timestamp) -> Result<(), Status> {
     let (export, requester) = asked;
-    let (mut of_export, mut of_user) = (0, 0);
-    snapshot.for_each(&Scope::everywhere(ids::apibindrequests()), |entry| {
+    let mut of_export = 0;
+    let scope = Scope::cluster(ids::apibindrequests(), export.cluster.clone());
+    snapshot.for_each(&scope, |entry| {
         let request = entry.object.parsed(BindRequest::read);
-        if request.is_open(now) {
-            of_export += usize::from(entry.key.cluster == export.cluster && *request.export == *export.name);
-            let is_own = request.user == requester.user || *request.cluster == *requester.cluster.as_str();
-            of_user += usize::from(is_own);
-        }
+        of_export += usize::from(request.is_open(now) && *request.export == *export.name);
         ControlFlow::Continue(())
     });
+    let mut own = snapshot.indexed(&indexes::BIND_REQUESTS_BY_USER, &requester.user);
+    own.extend(snapshot.indexed(&indexes::BIND_REQUESTS_BY_CLUSTER, requester.cluster.as_str()));
+    own.retain(|entry| entry.object.parsed(BindRequest::read).is_open(now));
+    let of_user = own.iter().map(|entry| &entry.key).collect::<BTreeSet<_>>().len();
     let why = match (of_user >= PER_USER_MAX, of_export >= PER_EXPORT_MAX) {
         (true, _) => format!(
             "{of_user} requests of yours or from {} wait for a decision, and at most {PER_USER_MAX} may: ask again \
