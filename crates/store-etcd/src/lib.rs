@@ -42,7 +42,7 @@ pub use survey::{MemberStatus, survey};
 use etcd_client::{Compare, CompareOp, GetOptions, KvClient, TxnOp};
 use insula_api::{Revision, Scope};
 use insula_store::{
-    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Entry, FORMAT, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
 };
 use keys::Keys;
 use members::Members;
@@ -199,14 +199,14 @@ impl EtcdStore {
         if let Some(reason) = members.refused_version().await {
             return Err(ConnectError::Version { reason });
         }
-        let loaded = load(&members, &keys).await.map_err(|error| match error {
+        let (loaded, entries) = load(&members, &keys).await.map_err(|error| match error {
             MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
             MirrorError::Format(found) => ConnectError::Format { found },
             other => unreachable(other.to_string()),
         })?;
         let origin = Arc::new(Origin {
             cluster: loaded.cluster,
-            mvcc: Mvcc::load(loaded.revision, loaded.entries),
+            mvcc: Mvcc::load(loaded.revision, entries),
             status: Arc::new(Status::default()),
         });
         let sessions = Arc::new(Sessions::new(instance, keys.clone(), loaded.last));
@@ -324,7 +324,7 @@ impl EtcdStore {
 }
 
 /// Loads from a member that answers.
-async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
+async fn load(members: &Members, keys: &Keys) -> Result<(Loaded, Vec<Entry>), MirrorError> {
     let options = members.options();
     let read = |kv: KvClient| read_header(kv, keys.tick());
     members
@@ -332,7 +332,12 @@ async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
         .await
         .map_err(MirrorError::Ended)?;
     let mut member = members.current().await?;
-    let loaded = mirror::load(&mut member.kv, keys).await;
+    let mut entries = Vec::new();
+    let take = |_, _, page| {
+        entries.extend::<Vec<Entry>>(page);
+        Ok(())
+    };
+    let loaded = mirror::load(&mut member.kv, keys, take).await;
     match &loaded {
         Ok(loaded) => {
             let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);
@@ -351,7 +356,7 @@ async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
         }
         Err(error) => members.failed(member.generation, &error.to_string()),
     }
-    loaded
+    loaded.map(|loaded| (loaded, entries))
 }
 
 async fn read_header(mut kv: KvClient, key: Vec<u8>) -> Result<etcd_client::GetResponse, etcd_client::Error> {

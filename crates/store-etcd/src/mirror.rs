@@ -9,16 +9,19 @@ use crate::{
 };
 use etcd_client::{Error, Event, EventType, GetOptions, KeyValue, KvClient, WatchOptions, WatchResponse, WatchStream};
 use insula_api::{Object, ObjectKey, Revision};
-use insula_store::{Commit, Entry, FORMAT};
-use std::{convert::Infallible, sync::Arc};
+use insula_store::{Commit, Entry, FORMAT, Reload};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+use tokio::task::JoinHandle;
 
 /// Objects in a page of the load.
 const PAGE_MAX: i64 = 2000;
 
-/// Everything at one revision.
+/// Pages that are decoded at the same time, while the next one is read.
+const DECODED_MAX: usize = 4;
+
+/// Knowledge about a load beside the objects.
 pub(crate) struct Loaded {
     pub(crate) revision: Revision,
-    pub(crate) entries: Vec<Entry>,
     pub(crate) cluster: u64,
     /// The latest transaction.
     pub(crate) last: Option<Mark>,
@@ -50,10 +53,17 @@ pub(crate) struct Mirror {
     pub(crate) keys: Keys,
 }
 
-/// Reads everything, page by page, all at the revision of the first page.
-pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, MirrorError> {
+/// Reads everything, page by page in the order of keys, all at the revision of the first page.
+/// Passes that revision with the objects of each page. Pages are decoded beside one another, and
+/// while the next one is read.
+pub(crate) async fn load(
+    kv: &mut KvClient,
+    keys: &Keys,
+    mut take: impl FnMut(Revision, u64, Vec<Entry>) -> Result<(), MirrorError>,
+) -> Result<Loaded, MirrorError> {
     let (mut start, end) = keys.objects();
-    let (mut entries, mut at, mut limit, mut format) = (Vec::new(), None, PAGE_MAX, None);
+    let (mut at, mut limit, mut format) = (None, PAGE_MAX, None);
+    let mut decoding: VecDeque<JoinHandle<Result<Decoded, MirrorError>>> = VecDeque::new();
     loop {
         let mut options = GetOptions::new().with_range(end.clone()).with_limit(limit);
         if let Some((revision, _)) = at {
@@ -70,27 +80,45 @@ pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, Mirro
         let header = page.header().map(|header| (header.revision(), header.cluster_id()));
         let (revision, cluster) = *at.get_or_insert(header.unwrap_or_default());
         let more = page.more();
-        for kv in page.take_kvs() {
-            start.clear();
-            start.extend_from_slice(kv.key());
-            if keys.is_format(kv.key()) {
-                format = Some(readable_format(&kv)?);
-                continue;
-            }
-            entries.push(entry(keys, &kv)?);
+        let kvs = page.take_kvs();
+        if let Some(last) = kvs.last() {
+            // The next page begins with the first key after the last one.
+            start = [last.key(), &[0]].concat();
         }
-        // The next page begins with the first key after the last one.
-        start.push(0);
+        let keys_of_page = keys.clone();
+        decoding.push_back(tokio::task::spawn_blocking(move || decode(&keys_of_page, &kvs)));
+        let reached = Revision(revision.unsigned_abs());
+        while decoding.len() > if more { DECODED_MAX } else { 0 }
+            && let Some(decoded) = decoding.pop_front()
+        {
+            let decoded = decoded.await.map_err(|error| MirrorError::Other(error.to_string()))??;
+            format = format.or(decoded.format);
+            take(reached, cluster, decoded.entries)?;
+        }
         if !more {
             return Ok(Loaded {
-                revision: Revision(revision.unsigned_abs()),
-                entries,
+                revision: reached,
                 cluster,
                 last: newest_mark(kv, keys, revision).await?,
                 format,
             });
         }
     }
+}
+
+/// A page of a load.
+struct Decoded {
+    entries: Vec<Entry>,
+    format: Option<u64>,
+}
+
+fn decode(keys: &Keys, kvs: &[KeyValue]) -> Result<Decoded, MirrorError> {
+    let (objects, marks): (Vec<_>, Vec<_>) = kvs.iter().partition(|kv| !keys.is_format(kv.key()));
+    let entries = objects.into_iter().map(|kv| entry(keys, kv));
+    Ok(Decoded {
+        entries: entries.collect::<Result<_, _>>()?,
+        format: marks.first().map(|mark| readable_format(mark)).transpose()?,
+    })
 }
 
 /// Reads the mark of the format, and refuses a later format.
@@ -145,14 +173,26 @@ impl Mirror {
 
     async fn follow(&self) -> Infallible {
         let mut pauses = Pauses::default();
+        // A reload that was begun has to end: see [`insula_store::Reload`].
+        let mut is_torn = false;
         loop {
             let before = self.origin.known();
             let generation = self.members.generation();
-            let error = match self.follow_until_error(generation).await {
-                Err(MirrorError::Compacted) => match self.reload().await {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                },
+            let followed = match is_torn {
+                true => Err(MirrorError::Compacted),
+                false => self.follow_until_error(generation).await,
+            };
+            let error = match followed {
+                Err(MirrorError::Compacted) => {
+                    is_torn = true;
+                    match self.reload().await {
+                        Ok(()) => {
+                            is_torn = false;
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
                 Err(error) => error,
                 Ok(never) => match never {},
             };
@@ -297,23 +337,25 @@ impl Mirror {
             Err(_) => return Err(MirrorError::Ended(self.members.silent(member.generation, limit))),
         }
         let moved = self.members.moved(member.generation);
+        let mut reload = None;
+        let merge = |revision, cluster, page| {
+            if cluster != self.origin.cluster || revision < known {
+                return Err(MirrorError::Ended("it is another cluster".into()));
+            }
+            if reload.is_none() {
+                reload = self.origin.mvcc.begin_reload(revision);
+            }
+            if let Some(reload) = &mut reload {
+                reload.page(page);
+            }
+            Ok(())
+        };
         let loaded = tokio::select! {
-            loaded = load(&mut member.kv, &self.keys) => loaded?,
+            loaded = load(&mut member.kv, &self.keys, merge) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
         };
-        let Loaded {
-            revision,
-            entries,
-            cluster,
-            last,
-            // A later one is refused by the load.
-            format: _,
-        } = loaded;
-        if cluster != self.origin.cluster || revision < known {
-            return Err(MirrorError::Ended("it is another cluster".into()));
-        }
         self.sessions
-            .apply_load(|| self.origin.mvcc.reload(revision, entries), last);
+            .apply_load(|| reload.into_iter().for_each(Reload::finish), loaded.last);
         Ok(())
     }
 }

@@ -118,7 +118,8 @@ pub(crate) struct Pulled {
 impl Ring {
     pub(crate) fn pull(&self, scope: &Scope, position: Revision, applied: Revision) -> Pulled {
         let (mut changes, mut bytes, mut looked, mut reached) = (Vec::new(), 0, 0, position);
-        for change in self.after(position) {
+        // A reload writes ahead of the revision that is read.
+        for change in self.after(position).take_while(|change| change.revision <= applied) {
             let is_full = changes.len() >= PULL_MAX || bytes >= PULL_BYTES_MAX || looked >= SCAN_MAX;
             if change.revision > reached && is_full {
                 return Pulled {

@@ -109,25 +109,6 @@ impl Mvcc {
         }
     }
 
-    /// Replaces the state by `entries` at `revision` when the changes in between are lost. Cursors
-    /// become gone; snapshots keep the state that they read.
-    pub fn reload(&self, revision: Revision, entries: Vec<Entry>) {
-        let fresh: BTreeMap<Arc<[u8]>, Entry> = entries.into_iter().map(|e| (e.key.encode(), e)).collect();
-        let mut state = self.state.write();
-        if revision <= state.applied {
-            return;
-        }
-        state.move_to(revision, fresh);
-        state.applied = revision;
-        state.raise_floor(revision);
-        state.log.mark_lost(revision);
-        let limit = self.trim_limit();
-        while state.trim(limit) {}
-        state.log.wake_all();
-        drop(state);
-        self.reached.send_replace(revision);
-    }
-
     /// Takes on other rules by which clusters share memory.
     pub fn share(&self, sharing: Sharing) {
         self.state.write().share(sharing);
@@ -197,6 +178,23 @@ impl Mvcc {
             // Lets readers and the writer take the lock between chunks.
             RwLockWriteGuard::bump(&mut state);
         }
+    }
+
+    /// Makes a revision, all of which is written, the one that is read.
+    pub(crate) fn finish_reload(&self, revision: Revision) {
+        let mut state = self.state.write();
+        state.applied = revision;
+        state.raise_floor(revision);
+        state.log.mark_lost(revision);
+        let limit = self.trim_limit();
+        while state.trim(limit) {}
+        state.log.wake_all();
+        drop(state);
+        self.reached.send_replace(revision);
+    }
+
+    pub(crate) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.write())
     }
 
     pub(crate) fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {

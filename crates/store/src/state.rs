@@ -10,7 +10,7 @@ use crate::{
     usage::{Sharing, Usages},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 /// Changes that are trimmed, or entries that are read, while the lock is held once.
 pub(crate) const CHUNK_ENTRIES: usize = 1000;
@@ -241,11 +241,16 @@ impl State {
         Ok(())
     }
 
-    /// Writes the differences to `fresh`, the state at a revision. The changes in between are
-    /// unknown.
-    pub(crate) fn move_to(&mut self, revision: Revision, mut fresh: BTreeMap<Arc<[u8]>, Entry>) {
+    /// Writes the differences between the objects in a range of encoded keys and `fresh`, those of
+    /// the range at a revision. The changes in between are unknown.
+    pub(crate) fn move_range_to(
+        &mut self,
+        revision: Revision,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        mut fresh: BTreeMap<Arc<[u8]>, Entry>,
+    ) {
         let mut writes = Vec::new();
-        for (encoded, slot) in &self.keys {
+        for (encoded, slot) in self.keys.range::<[u8], _>(range) {
             if slot.newest.object.is_none() {
                 continue;
             }
