@@ -7,12 +7,13 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, select},
 };
-use insula_api::{ClusterName, Json, Object, ObjectKey, Scope, Timestamp};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope, Timestamp};
 use insula_catalog::ids;
 use insula_store::{CommitError, Entry, Snapshot, Txn, Write, server_of, slot};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::{ops::ControlFlow, pin::pin, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, pin::pin, sync::Arc};
 
 /// Seconds between two writes of a record.
 const PERIOD_SECONDS: u64 = 5;
@@ -55,28 +56,56 @@ fn scope() -> Scope {
 pub struct Team {
     run: Arc<str>,
     is_alone: bool,
+    /// The revisions of the others' records, and the times at which this server saw them first.
+    others: Arc<Mutex<BTreeMap<String, (Revision, Timestamp)>>>,
 }
 
 impl Team {
     /// Returns a run of a given name, on a store that no other server can use.
     pub fn alone(run: &str) -> Self {
-        Team {
-            run: run.into(),
-            is_alone: true,
-        }
+        Team::of_store(run, true)
     }
 
     /// Returns a run of a given name, on a store that others use as well.
     pub fn member(run: &str) -> Self {
+        Team::of_store(run, false)
+    }
+
+    fn of_store(run: &str, is_alone: bool) -> Self {
         Team {
             run: run.into(),
-            is_alone: false,
+            is_alone,
+            others: Arc::default(),
         }
     }
 
     /// The name of the run.
     pub fn run(&self) -> &str {
         &self.run
+    }
+
+    /// Returns the names of the other servers whose records are written anew. Only the clock of
+    /// this server counts: one that is ahead makes no server live longer.
+    fn others(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
+        let mut others = self.others.lock();
+        let mut present = BTreeMap::new();
+        snapshot.for_each(&scope(), |entry| {
+            if let Some((server, _)) = &*entry.object.parsed(read)
+                && *server.name != *self.run
+            {
+                let known = others
+                    .get(&server.name)
+                    .filter(|(revision, _)| *revision == entry.revision);
+                let since = known.map_or(now, |(_, since)| *since);
+                present.insert(server.name.clone(), (entry.revision, since));
+            }
+            ControlFlow::Continue(())
+        });
+        *others = present;
+        let fresh = others
+            .iter()
+            .filter(|(_, (_, since))| now.since(*since) <= AWAY_SECONDS);
+        fresh.map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns true if no other server can use the store.
@@ -88,22 +117,13 @@ impl Team {
 impl Deps {
     /// Returns true if the reconciliation of a cluster falls to this server, of those that have
     /// written their records; `None` is the installation. It saves double work and decides
-    /// nothing: servers whose clocks or copies differ may each say yes, or no.
+    /// nothing: servers whose copies differ may each say yes, or no.
     pub fn reconciles(&self, cluster: Option<&ClusterName>) -> bool {
         if self.team.is_alone {
             return true;
         }
-        let (snapshot, now) = (self.store.latest(), self.clock.now());
-        let mut names = vec![self.team.run.clone()];
-        snapshot.for_each(&scope(), |entry| {
-            if let Some((server, seen)) = &*entry.object.parsed(read)
-                && now.since(*seen) <= AWAY_SECONDS
-                && *server.name != *self.team.run
-            {
-                names.push(server.name.as_str().into());
-            }
-            ControlFlow::Continue(())
-        });
+        let mut names = self.team.others(&self.store.latest(), self.clock.now());
+        names.push(self.team.run.to_string());
         server_of(cluster.map_or(0, slot), names.iter()).as_deref() == Some(&*self.team.run)
     }
 }
@@ -185,5 +205,49 @@ async fn commit(registry: &Deps, writes: Vec<Write>) -> Result<(), CommitError> 
 fn tell(done: Result<(), CommitError>) {
     if let Err(error) = done {
         tracing::debug!(%error, "the record of this server is not written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_store::{MemoryStore, Store};
+
+    fn write(store: &MemoryStore, write: Write) {
+        let txn = Txn {
+            guards: Vec::new(),
+            writes: vec![write],
+        };
+        store
+            .commit(txn)
+            .now_or_never()
+            .expect("at once")
+            .expect("it is stored");
+    }
+
+    /// A server counts while it writes, by the clock of who looks, whatever its own clock says.
+    #[test]
+    fn a_server_with_a_wrong_clock_counts_as_long_as_it_writes() {
+        let store = MemoryStore::new();
+        let server = |name: &str| Server {
+            name: name.to_owned(),
+            url: String::new(),
+            version: String::new(),
+            started: 0,
+            format: 3,
+        };
+        let team = Team::member("own");
+        let others = |now: i64| team.others(&store.latest(), Timestamp(now));
+        for (name, ahead) in [("own", 0), ("fast", 100_000), ("slow", -100_000)] {
+            write(&store, record(&server(name), Timestamp(1_000_000 + ahead)));
+        }
+        assert_eq!(others(1_000_000), ["fast", "slow"]);
+        assert_eq!(others(1_000_000 + AWAY_SECONDS), ["fast", "slow"]);
+        write(&store, record(&server("slow"), Timestamp(900_005)));
+        assert_eq!(others(1_000_001 + AWAY_SECONDS), ["slow"]);
+        write(&store, record(&server("fast"), Timestamp(1_100_005)));
+        assert_eq!(others(1_000_005 + AWAY_SECONDS), ["fast", "slow"]);
+        write(&store, Write::Delete(key("slow")));
+        assert_eq!(others(1_000_006 + AWAY_SECONDS), ["fast"]);
     }
 }
