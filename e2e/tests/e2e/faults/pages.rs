@@ -4,10 +4,7 @@
 use super::compute::{DEFINITIONS, MAPS, as_user, map};
 use insula_e2e::{Client, Server, until, workspace_owned_by};
 use serde_json::{Value, json};
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::thread;
 
 const ITEMS: usize = 150;
 const OBJECTS: usize = 150;
@@ -56,16 +53,6 @@ fn pump(n: usize) -> Value {
         "spec": {"items": items}})
 }
 
-/// Sends some requests one after the other. Returns the longest time.
-fn longest(requests: usize, send: impl Fn()) -> Duration {
-    let timed = (0..requests).map(|_| {
-        let begun = Instant::now();
-        send();
-        begun.elapsed()
-    });
-    timed.max().unwrap_or_default()
-}
-
 #[test]
 fn converted_lists_leave_room_for_neighbours() {
     let server = Server::start();
@@ -77,30 +64,23 @@ fn converted_lists_leave_room_for_neighbours() {
         alice.post(&pumps("v1"), &pump(n)).expect(201);
     }
     bob.post(&pumps("v1"), &pump(0)).expect(201);
-    let get = || drop(bob.get(&format!("{MAPS}/mine")).expect(200));
-    let before = longest(20, get);
-
     let lists: Vec<_> = (0..16)
         .map(|n| {
             let (alice, path) = (alice.clone(), pumps(["v2", "v3"][n % 2]));
-            thread::spawn(move || {
-                let begun = Instant::now();
-                let list = alice.get(&path).expect(200);
-                (list["items"].as_array().unwrap().len(), begun.elapsed())
-            })
+            thread::spawn(move || alice.get(&path).expect(200)["items"].as_array().map_or(0, Vec::len))
         })
         .collect();
-    let during = longest(20, get);
-    // A page of the neighbour waits for the pieces in progress, not for the lists.
-    let page = longest(1, || drop(bob.get(&pumps("v2")).expect(200)));
-    let unfinished = lists.iter().filter(|list| !list.is_finished()).count();
-    let lists: Vec<_> = lists.into_iter().map(|list| list.join().unwrap()).collect();
-    assert!(lists.iter().all(|(objects, _)| *objects == OBJECTS));
-    let last = lists.iter().map(|(_, time)| *time).max().unwrap_or_default();
-    eprintln!("GETs {before:?} before, {during:?} beside lists of {last:?}, a converted page {page:?}");
-    assert!(unfinished > 8, "{unfinished} of the lists were unfinished");
+    let are_in_progress = || lists.iter().filter(|list| !list.is_finished()).count() > 8;
+    let mut answered = 0;
+    while are_in_progress() {
+        bob.get(&format!("{MAPS}/mine")).expect(200);
+        // A page waits for the pieces in progress, not for the lists.
+        bob.get(&pumps("v2")).expect(200);
+        answered += usize::from(are_in_progress());
+    }
+    assert!(lists.into_iter().all(|list| list.join().unwrap() == OBJECTS));
     assert!(
-        during + page < last / 2,
-        "{during:?} and {page:?} beside lists of {last:?}"
+        answered >= 20,
+        "{answered} answers for a neighbour beside nine lists and more"
     );
 }
