@@ -6,7 +6,7 @@ use crate::{
     dice::Dice,
     history::History,
     mirror::Mirror,
-    presence::{appear, run_name},
+    presence::{appear, give_signs, run_name},
     report::{Report, Settings},
     rest,
     tasks::Tasks,
@@ -291,7 +291,7 @@ impl World {
             2 => self.execute(self.dice.below(calls))?,
             3 => self.center.deliver(self.dice.below(answers), false),
             4 => self.act(),
-            5 => self.pass(1 + self.dice.below(30)),
+            5 => self.pass(1 + self.dice.below(30))?,
             6 => {
                 self.note("an answer is lost".to_owned());
                 self.center.deliver(self.dice.below(answers), true);
@@ -430,8 +430,11 @@ impl World {
         self.servers[server].as_ref().is_some_and(|server| server.runs)
     }
 
-    fn pass(&mut self, seconds: usize) {
+    fn pass(&mut self, seconds: usize) -> Result<(), String> {
         self.time.pass(i64::try_from(seconds).unwrap_or(1));
+        let up = (0..self.servers.len()).filter(|server| self.shares && self.runs(*server));
+        give_signs(up, &self.center, &self.dice);
+        self.history.absorb(&self.center)
     }
 
     fn crash_one(&mut self) -> Result<(), String> {
