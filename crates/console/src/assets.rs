@@ -56,6 +56,9 @@ static SCRIPT: LazyLock<Asset> =
 static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/css; charset=utf-8", include_bytes!("../packed/console.css")));
 static ICON: LazyLock<Asset> = LazyLock::new(|| Asset::new("image/svg+xml", include_bytes!("../packed/icon.svg")));
+/// The licences of the libraries in the scripts.
+static LICENSES: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("text/plain; charset=utf-8", include_bytes!("../packed/licenses.txt")));
 
 /// Answers a request for a page or a file. No credential is read: they are the same for everybody.
 pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
@@ -64,6 +67,7 @@ pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result
         Some("console.js") => &*SCRIPT,
         Some("console.css") => &*STYLE,
         Some("icon.svg") => &*ICON,
+        Some("licenses.txt") => &*LICENSES,
         Some(_) => return Err(Refusal::NotFound),
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_files_are_small() {
-        let all: usize = [&PAGE, &SCRIPT, &STYLE, &ICON]
+        let all: usize = [&PAGE, &SCRIPT, &STYLE, &ICON, &LICENSES]
             .iter()
             .map(|asset| asset.packed.len())
             .sum();

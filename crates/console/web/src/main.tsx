@@ -124,6 +124,10 @@ function SignIn({ done }: { done: (user: User) => void }) {
         <p class="faint">
           You have the rights of the token, and no others. The server keeps it sealed in a cookie for twelve hours.
           A token of a service account: <code>kubectl create token NAME</code>
+          <br />
+          <a href="/console/assets/licenses.txt" target="_blank" rel="noopener">
+            Licences of the libraries in these pages
+          </a>
         </p>
       </form>
     </main>

@@ -51,7 +51,7 @@ export function usePlace(): Place {
     const follow = (event: MouseEvent) => {
       const anchor = (event.target as Element | null)?.closest?.("a");
       const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
-      if (!anchor || !plain || anchor.origin !== window.location.origin || !anchor.pathname.startsWith("/console")) return;
+      if (!anchor || anchor.target !== "" || !plain || anchor.origin !== window.location.origin || !anchor.pathname.startsWith("/console")) return;
       event.preventDefault();
       go(anchor.pathname + anchor.search);
     };
