@@ -53,6 +53,9 @@ static PAGE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/html; charset=utf-8", include_bytes!("../packed/index.html")));
 static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", include_bytes!("../packed/console.js")));
+/// The editor of YAML, which pages load when they need it.
+static EDITOR: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", include_bytes!("../packed/editor.js")));
 static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/css; charset=utf-8", include_bytes!("../packed/console.css")));
 static ICON: LazyLock<Asset> = LazyLock::new(|| Asset::new("image/svg+xml", include_bytes!("../packed/icon.svg")));
@@ -65,6 +68,7 @@ pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result
     let asset = match path.strip_prefix(FOLDER) {
         None => &*PAGE,
         Some("console.js") => &*SCRIPT,
+        Some("editor.js") => &*EDITOR,
         Some("console.css") => &*STYLE,
         Some("icon.svg") => &*ICON,
         Some("licenses.txt") => &*LICENSES,
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_files_are_small() {
-        let all: usize = [&PAGE, &SCRIPT, &STYLE, &ICON, &LICENSES]
+        let all: usize = [&PAGE, &SCRIPT, &EDITOR, &STYLE, &ICON, &LICENSES]
             .iter()
             .map(|asset| asset.packed.len())
             .sum();

@@ -1,12 +1,12 @@
-// Packs the console into the folder of the first argument: one script, one style sheet, a page, an
-// icon, and the licences of the libraries in the script.
+// Packs the console into the folder of the first argument: one script, the editor that pages load when
+// they need it, one style sheet, a page, an icon, and the licences of the libraries in the scripts.
 import { build } from "esbuild";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 
 const into = process.argv[2] ?? "../packed";
 mkdirSync(into, { recursive: true });
 const scripts = await build({
-  entryPoints: { console: "src/main.tsx" },
+  entryPoints: { console: "src/main.tsx", editor: "src/editor.ts" },
   outdir: into,
   bundle: true,
   minify: true,

@@ -4,11 +4,17 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { onSignedOut, signIn, signOut, whoAmI } from "./api";
 import type { User } from "./api";
+import { Apis } from "./apis";
+import { Diff } from "./diff";
 import { Exports } from "./exports";
+import { Objects } from "./objects";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
-import { link, usePlace } from "./router";
+import { PAGES, link, usePlace } from "./router";
+import { Servers } from "./servers";
+import { Stuck } from "./stuck";
 import { Problem, useWork } from "./ui";
+import { Usage } from "./usage";
 import { Workspaces } from "./workspaces";
 
 type Theme = "auto" | "light" | "dark";
@@ -37,12 +43,8 @@ function App() {
   return <Frame user={user} theme={theme} nextTheme={nextTheme} leave={() => void signOut().finally(() => setUser(null))} />;
 }
 
-const TITLES = [
-  ["workspaces", "Workspaces"],
-  ["exports", "Exports"],
-  ["conversion", "Conversion"],
-  ["releases", "Releases"],
-] as const;
+/** Pages whose addresses name an export. */
+const OF_EXPORTS: ReadonlySet<string> = new Set(["exports", "releases", "diff"]);
 
 interface FrameProps {
   user: User;
@@ -54,9 +56,9 @@ interface FrameProps {
 function Frame({ user, theme, nextTheme, leave }: FrameProps) {
   const place = usePlace();
   const home = localStorage.getItem("workspace") ?? "root";
-  const title = TITLES.find(([page]) => page === place.page)?.[1] ?? "";
+  const title = PAGES.find(([page]) => page === place.page)?.[1] ?? "";
   useEffect(() => {
-    document.title = `${[place.name, place.workspace, title].filter(Boolean).join(" · ")} · Insula`;
+    document.title = `${[...place.rest, place.name, place.workspace, title].filter(Boolean).join(" · ")} · Insula`;
   }, [place, title]);
   return (
     <>
@@ -68,10 +70,10 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
           <img src="/console/assets/icon.svg" alt="" width="20" height="20" /> Insula
         </a>
         <nav aria-label="Pages">
-          {TITLES.map(([page, text]) => (
+          {PAGES.map(([page, text]) => (
             <a
               key={page}
-              href={link(page, place.workspace, page === "exports" || page === "releases" ? place.name : "")}
+              href={link(page, place.workspace, OF_EXPORTS.has(page) && OF_EXPORTS.has(place.page) ? place.name : "")}
               {...(page === place.page && { "aria-current": "page" as const })}
             >
               {text}
@@ -91,6 +93,12 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
       <main id="main" tabIndex={-1}>
         <h1 class="sr">{title}</h1>
         {place.page === "workspaces" && <Workspaces place={place} home={home} />}
+        {place.page === "objects" && <Objects key={place.workspace} place={place} home={home} />}
+        {place.page === "stuck" && <Stuck key={place.workspace} place={place} home={home} />}
+        {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
+        {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
+        {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
+        {place.page === "servers" && <Servers />}
         {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
         {place.page === "conversion" && <Playground place={place} home={home} />}
         {place.page === "releases" && <Releases key={place.workspace + place.name} place={place} home={home} />}

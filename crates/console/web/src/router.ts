@@ -1,4 +1,4 @@
-// The address of a page: `/console/<page>/<workspace>[/<name>]`, so that links, reload and the back
+// The address of a page: `/console/<page>/<workspace>[/<name>…]`, so that links, reload and the back
 // button work.
 
 import { useEffect, useState } from "preact/hooks";
@@ -7,10 +7,24 @@ export interface Place {
   page: string;
   workspace: string;
   name: string;
+  /** What the address names after `name`. */
+  rest: string[];
   query: URLSearchParams;
 }
 
-export const PAGES = ["workspaces", "exports", "conversion", "releases"] as const;
+/** The pages, with the names by which people find them. */
+export const PAGES = [
+  ["workspaces", "Workspaces"],
+  ["objects", "Objects"],
+  ["stuck", "Stuck"],
+  ["apis", "APIs"],
+  ["exports", "Exports"],
+  ["releases", "Releases"],
+  ["diff", "Diff"],
+  ["conversion", "Conversion"],
+  ["usage", "Usage"],
+  ["servers", "Servers"],
+] as const;
 
 /** An address that nobody encoded is taken as it is. */
 function decoded(part: string): string {
@@ -22,17 +36,17 @@ function decoded(part: string): string {
 }
 
 export function parse(location: { pathname: string; search: string }): Place {
-  const [page = "", workspace = "", name = ""] = location.pathname
+  const [page = "", workspace = "", name = "", ...rest] = location.pathname
     .replace(/^\/console\/?/, "")
     .split("/")
     .map(decoded);
-  const known = (PAGES as readonly string[]).includes(page) ? page : "workspaces";
-  return { page: known, workspace, name, query: new URLSearchParams(location.search) };
+  const known = PAGES.some(([one]) => one === page) ? page : "workspaces";
+  return { page: known, workspace, name, rest, query: new URLSearchParams(location.search) };
 }
 
-export function link(page: string, workspace = "", name = ""): string {
+export function link(page: string, workspace = "", ...names: string[]): string {
   // The colons of a path stay readable: a path segment may have them.
-  const parts = [page, workspace, name].filter((part) => part !== "");
+  const parts = [page, workspace, ...names].filter((part) => part !== "");
   return `/console/${parts.map((part) => encodeURIComponent(part).replaceAll("%3A", ":")).join("/")}`;
 }
 
