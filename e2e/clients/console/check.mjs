@@ -19,6 +19,8 @@ const axe = readFileSync(join(here, "node_modules/axe-core/axe.min.js"), "utf8")
 const ORGANIZATIONS = 24;
 const TEAMS = 41;
 const BINDINGS = 45;
+/** Workspaces that are open at once. */
+const OPEN_MANY = 20;
 /** Milliseconds. The promises are 1,000 and 100; a machine that tests much else at once gets more. */
 const PAINT_MAX = 3000;
 const SEARCH_MAX = 300;
@@ -164,6 +166,23 @@ async function workspaces() {
   await page.waitForURL(/\/console\/exports\//);
   await page.goBack();
   await page.waitForURL(/\/console\/workspaces\//);
+
+  // Many open workspaces are followed at once: the last one of these was opened first.
+  await page.goto(`${url}/console`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.locator('[role="treegrid"]').focus();
+  await page.keyboard.press("End");
+  for (let opened = 0; opened < OPEN_MANY; opened++) {
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowUp");
+  }
+  await admin.create("/clusters/root:provider/apis/tenancy.kcp.io/v1alpha1/workspaces", {
+    apiVersion: "tenancy.kcp.io/v1alpha1",
+    kind: "Workspace",
+    metadata: { name: "below" },
+    spec: { type: { name: "universal", path: "root" } },
+  });
+  await page.locator(`[data-count]`, { hasText: `${(all + 2).toLocaleString("en")} workspaces` }).waitFor();
   return page;
 }
 
