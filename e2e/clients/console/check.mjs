@@ -164,6 +164,10 @@ async function workspaces() {
   await details.getByText("Why it is not ready").waitFor();
   await page.getByRole("link", { name: "Exports" }).first().click();
   await page.waitForURL(/\/console\/exports\//);
+  await page.keyboard.press("g");
+  await page.keyboard.press("u");
+  await page.waitForURL(/\/console\/usage\//);
+  await page.goBack();
   await page.goBack();
   await page.waitForURL(/\/console\/workspaces\//);
 

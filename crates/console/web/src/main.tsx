@@ -1,7 +1,7 @@
 // The console: sign-in, the frame around pages, and the page that the address names.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { onSignedOut, signIn, signOut, whoAmI } from "./api";
 import type { User } from "./api";
 import { Apis } from "./apis";
@@ -10,10 +10,11 @@ import { Exports } from "./exports";
 import { Objects } from "./objects";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
-import { PAGES, link, usePlace } from "./router";
+import { PAGES, go, link, usePlace } from "./router";
+import type { Place } from "./router";
 import { Servers } from "./servers";
 import { Stuck } from "./stuck";
-import { Problem, useWork } from "./ui";
+import { Problem, isCommand, useWork } from "./ui";
 import { Usage } from "./usage";
 import { Workspaces } from "./workspaces";
 
@@ -46,6 +47,28 @@ function App() {
 /** Pages whose addresses name an export. */
 const OF_EXPORTS: ReadonlySet<string> = new Set(["exports", "releases", "diff"]);
 
+/** Milliseconds for the second key. */
+const SECOND_KEY = 1500;
+
+function addressOf(page: string, place: Place): string {
+  return link(page, place.workspace, OF_EXPORTS.has(page) && OF_EXPORTS.has(place.page) ? place.name : "");
+}
+
+/** Leads to a page by `g` and its key. */
+function usePageKeys(place: Place): void {
+  const begun = useRef(0);
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (!isCommand(event)) return;
+      const page = PAGES.find(([, , key]) => key === event.key)?.[0];
+      if (page && Date.now() - begun.current < SECOND_KEY) go(addressOf(page, place));
+      begun.current = event.key === "g" ? Date.now() : 0;
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, [place]);
+}
+
 interface FrameProps {
   user: User;
   theme: Theme;
@@ -56,6 +79,7 @@ interface FrameProps {
 function Frame({ user, theme, nextTheme, leave }: FrameProps) {
   const place = usePlace();
   const home = localStorage.getItem("workspace") ?? "root";
+  usePageKeys(place);
   const title = PAGES.find(([page]) => page === place.page)?.[1] ?? "";
   useEffect(() => {
     document.title = `${[...place.rest, place.name, place.workspace, title].filter(Boolean).join(" · ")} · Insula`;
@@ -70,10 +94,12 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
           <img src="/console/assets/icon.svg" alt="" width="20" height="20" /> Insula
         </a>
         <nav aria-label="Pages">
-          {PAGES.map(([page, text]) => (
+          {PAGES.map(([page, text, key]) => (
             <a
               key={page}
-              href={link(page, place.workspace, OF_EXPORTS.has(page) && OF_EXPORTS.has(place.page) ? place.name : "")}
+              href={addressOf(page, place)}
+              title={`${text}  ( g ${key} )`}
+              aria-keyshortcuts={`g ${key}`}
               {...(page === place.page && { "aria-current": "page" as const })}
             >
               {text}

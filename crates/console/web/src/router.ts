@@ -12,18 +12,18 @@ export interface Place {
   query: URLSearchParams;
 }
 
-/** The pages, with the names by which people find them. */
+/** The pages, with the names by which people find them, and the key that leads to each after `g`. */
 export const PAGES = [
-  ["workspaces", "Workspaces"],
-  ["objects", "Objects"],
-  ["stuck", "Stuck"],
-  ["apis", "APIs"],
-  ["exports", "Exports"],
-  ["releases", "Releases"],
-  ["diff", "Diff"],
-  ["conversion", "Conversion"],
-  ["usage", "Usage"],
-  ["servers", "Servers"],
+  ["workspaces", "Workspaces", "w"],
+  ["objects", "Objects", "o"],
+  ["stuck", "Stuck", "s"],
+  ["apis", "APIs", "a"],
+  ["exports", "Exports", "e"],
+  ["releases", "Releases", "r"],
+  ["diff", "Diff", "d"],
+  ["conversion", "Conversion", "c"],
+  ["usage", "Usage", "u"],
+  ["servers", "Servers", "v"],
 ] as const;
 
 /** An address that nobody encoded is taken as it is. */

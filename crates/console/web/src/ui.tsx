@@ -309,6 +309,14 @@ interface SearchProps {
   press?: (event: JSX.TargetedKeyboardEvent<HTMLInputElement>) => void;
 }
 
+/** Returns true for a key that is pressed for the page, and not to write it. */
+export function isCommand(event: KeyboardEvent): boolean {
+  // In an editor the target is what has its shadow root.
+  const target = event.composedPath()[0] as HTMLElement;
+  const writes = target.matches("input, textarea, select") || target.isContentEditable;
+  return !writes && !event.ctrlKey && !event.metaKey && !event.altKey;
+}
+
 /** Leads from the search to what it found. */
 function toList(event: JSX.TargetedKeyboardEvent<HTMLInputElement>): void {
   if (event.key !== "Enter" && event.key !== "ArrowDown") return;
@@ -321,9 +329,7 @@ export function Search({ what, query, change, press }: SearchProps) {
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const focus = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      const typing = target.matches("input, textarea, select, [contenteditable]");
-      if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key !== "/" || !isCommand(event)) return;
       event.preventDefault();
       field.current?.focus();
       field.current?.select();
