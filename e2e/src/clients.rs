@@ -250,6 +250,7 @@ pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
         "package.json",
         "package-lock.json",
         "check.mjs",
+        "pages.mjs",
         "seed.mjs",
         "widgets.json",
     ];

@@ -53,17 +53,25 @@ static PAGE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/html; charset=utf-8", include_bytes!("../packed/index.html")));
 static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", include_bytes!("../packed/console.js")));
+/// The editor of YAML, which pages load when they need it.
+static EDITOR: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", include_bytes!("../packed/editor.js")));
 static STYLE: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/css; charset=utf-8", include_bytes!("../packed/console.css")));
 static ICON: LazyLock<Asset> = LazyLock::new(|| Asset::new("image/svg+xml", include_bytes!("../packed/icon.svg")));
+/// The licences of the libraries in the scripts.
+static LICENSES: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("text/plain; charset=utf-8", include_bytes!("../packed/licenses.txt")));
 
 /// Answers a request for a page or a file. No credential is read: they are the same for everybody.
 pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
     let asset = match path.strip_prefix(FOLDER) {
         None => &*PAGE,
         Some("console.js") => &*SCRIPT,
+        Some("editor.js") => &*EDITOR,
         Some("console.css") => &*STYLE,
         Some("icon.svg") => &*ICON,
+        Some("licenses.txt") => &*LICENSES,
         Some(_) => return Err(Refusal::NotFound),
     };
     if !matches!(*method, Method::GET | Method::HEAD) {
@@ -116,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_files_are_small() {
-        let all: usize = [&PAGE, &SCRIPT, &STYLE, &ICON]
+        let all: usize = [&PAGE, &SCRIPT, &EDITOR, &STYLE, &ICON, &LICENSES]
             .iter()
             .map(|asset| asset.packed.len())
             .sum();

@@ -20,10 +20,11 @@ pub enum Packing {
     Check,
 }
 
-/// Checks the types of the sources, and packs them.
+/// Checks the sources, and packs them.
 ///
 /// # Errors
-/// Fails without Node, for a mistake in the sources, and for packed files that are not theirs.
+/// Fails without Node, for a mistake or a failed test in the sources, and for packed files that are
+/// not theirs.
 pub fn run(root: &Path, packing: Packing) -> Result<()> {
     let sources = root.join(SOURCES);
     run_in(

@@ -9,7 +9,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { Client, apis, tree } from "./seed.mjs";
+import * as pages from "./pages.mjs";
+import { Client, apis, gears, tree } from "./seed.mjs";
 
 const { URL: url, CA: ca, TOKEN: token, TENANT: tenant, CHROMIUM: program, SHOTS: shots } = process.env;
 const here = dirname(fileURLToPath(import.meta.url));
@@ -18,6 +19,8 @@ const axe = readFileSync(join(here, "node_modules/axe-core/axe.min.js"), "utf8")
 const ORGANIZATIONS = 24;
 const TEAMS = 41;
 const BINDINGS = 45;
+/** Workspaces that are open at once. */
+const OPEN_MANY = 20;
 /** Milliseconds. The promises are 1,000 and 100; a machine that tests much else at once gets more. */
 const PAINT_MAX = 3000;
 const SEARCH_MAX = 300;
@@ -25,6 +28,7 @@ const SEARCH_MAX = 300;
 const admin = new Client(url, readFileSync(ca), token);
 await tree(admin, ORGANIZATIONS, TEAMS);
 await apis(admin, join(here, "widgets.json"), BINDINGS);
+await gears(admin);
 const MARKUP = '<img src=x onerror="document.title=1">';
 const exported = "/clusters/root:provider/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
 const titled = await admin.send(
@@ -160,8 +164,29 @@ async function workspaces() {
   await details.getByText("Why it is not ready").waitFor();
   await page.getByRole("link", { name: "Exports" }).first().click();
   await page.waitForURL(/\/console\/exports\//);
+  await page.keyboard.press("g");
+  await page.keyboard.press("u");
+  await page.waitForURL(/\/console\/usage\//);
+  await page.goBack();
   await page.goBack();
   await page.waitForURL(/\/console\/workspaces\//);
+
+  // Many open workspaces are followed at once: the last one of these was opened first.
+  await page.goto(`${url}/console`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.locator('[role="treegrid"]').focus();
+  await page.keyboard.press("End");
+  for (let opened = 0; opened < OPEN_MANY; opened++) {
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowUp");
+  }
+  await admin.create("/clusters/root:provider/apis/tenancy.kcp.io/v1alpha1/workspaces", {
+    apiVersion: "tenancy.kcp.io/v1alpha1",
+    kind: "Workspace",
+    metadata: { name: "below" },
+    spec: { type: { name: "universal", path: "root" } },
+  });
+  await page.locator(`[data-count]`, { hasText: `${(all + 2).toLocaleString("en")} workspaces` }).waitFor();
   return page;
 }
 
@@ -186,7 +211,7 @@ async function exportsPage(page) {
 }
 
 async function playground(page) {
-  await page.goto(`${url}/console/conversion/root:provider`);
+  await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
   await page.getByText("The server would accept these rules").waitFor();
   await page.getByRole("cell", { name: "preserved" }).waitFor();
   await look(page, "conversion");
@@ -231,6 +256,12 @@ async function dark() {
   await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
   await page.getByRole("cell", { name: "preserved" }).waitFor();
   await look(page, "conversion-dark");
+  for (const [name, path, text] of pages.DARK) {
+    await page.goto(`${url}/console${path}`);
+    await page.getByText(text).first().waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
+    await look(page, `${name}-dark`);
+  }
 }
 
 /** A tenant sees its organization, and nothing of others. */
@@ -243,7 +274,18 @@ async function tenantSees() {
   await signIn(page, tenant, "root:org-01");
   await row(page, "root:org-01").waitFor();
   await page.locator("[data-count]", { hasText: `${TEAMS + 2} workspaces` }).waitFor();
-  for (const path of ["/workspaces/root:org-02:team-001", "/exports/root:provider/widgets", "/conversion/root:provider"]) {
+  for (const path of [
+    "/workspaces/root:org-02:team-001",
+    "/exports/root:provider/widgets",
+    "/conversion/root:provider",
+    "/objects/root:org-02:team-001",
+    "/objects/root:org-02:team-001/configmaps.v1",
+    "/stuck/root:org-02",
+    "/apis/root:org-02",
+    "/usage/root:org-02",
+    "/diff/root:provider/widgets",
+    "/servers",
+  ]) {
     await page.goto(`${url}/console${path}`);
     await page.getByRole("alert").first().waitFor();
   }
@@ -270,6 +312,18 @@ async function tenantSees() {
 const page = await workspaces();
 await exportsPage(page);
 await playground(page);
+const tools = { url, admin, look };
+await pages.objects(page, tools);
+await pages.secrets(page, tools);
+await pages.stuck(page, tools);
+await pages.usage(page, tools);
+await pages.servers(page, tools);
+await pages.difference(page, tools);
+const guest = await visitor();
+await signIn(guest, tenant, "root:org-01");
+await pages.catalogue(page, guest, tools);
+await pages.lookingOnly(guest, tools);
+await guest.context().close();
 await releases(page);
 await dark();
 await tenantSees();

@@ -101,13 +101,13 @@ async function ready(client, parent, count) {
 
 const RBAC = "apis/rbac.authorization.k8s.io/v1";
 
-/** Gives a user the right to enter a workspace and to read workspaces in it. */
-async function admit(client, path, user) {
+/** The right to enter a workspace. */
+const ENTER = { nonResourceURLs: ["/"], verbs: ["access"] };
+
+/** Gives a user the right to enter a workspace, and others. */
+async function admit(client, path, user, right) {
   const name = `console-${user}`;
-  const rules = [
-    { nonResourceURLs: ["/"], verbs: ["access"] },
-    { apiGroups: ["tenancy.kcp.io"], resources: ["workspaces"], verbs: ["get", "list", "watch"] },
-  ];
+  const rules = [ENTER, right];
   const version = "rbac.authorization.k8s.io/v1";
   await client.create(`/clusters/${path}/${RBAC}/clusterroles`, {
     apiVersion: version,
@@ -145,7 +145,40 @@ export async function tree(client, organizations, teams) {
   const types = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspacetypes";
   await client.create(types, WAITING);
   await client.create(`/clusters/root:org-02/${TENANCY}`, workspace("stuck", "waiting"));
-  await admit(client, "root:org-01", "alice");
+  const tree = { apiGroups: ["tenancy.kcp.io"], resources: ["workspaces"], verbs: ["get", "list", "watch"] };
+  await admit(client, "root:org-01", "alice", tree);
+  // One team is hers, and one she may only look at.
+  await admit(client, "root:org-01:team-040", "alice", { apiGroups: ["*"], resources: ["*"], verbs: ["*"] });
+  await admit(client, "root:org-01:team-039", "alice", { apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch"] });
+}
+
+/** Publishes an API that nobody may bind without having asked. */
+export async function gears(client) {
+  const base = "/clusters/root:provider/apis/apis.kcp.io";
+  const schema = { type: "object", properties: { spec: { type: "object", properties: { teeth: { type: "integer" } } } } };
+  await client.create(`${base}/v1alpha1/apiresourceschemas`, {
+    apiVersion: "apis.kcp.io/v1alpha1",
+    kind: "APIResourceSchema",
+    metadata: { name: "rev0001.gears.example.io" },
+    spec: {
+      group: "example.io",
+      scope: "Namespaced",
+      names: { plural: "gears", singular: "gear", kind: "Gear", listKind: "GearList" },
+      versions: [{ name: "v1", served: true, storage: true, schema }],
+    },
+  });
+  await client.create(`${base}/v1alpha2/apiexports`, {
+    apiVersion: "apis.kcp.io/v1alpha2",
+    kind: "APIExport",
+    metadata: {
+      name: "gears",
+      annotations: { "apis.insula.io/title": "Gears", "apis.insula.io/listed": "true", "apis.insula.io/requests": "allowed" },
+    },
+    spec: {
+      resources: [{ group: "example.io", name: "gears", schema: "rev0001.gears.example.io", storage: { crd: {} } }],
+      permissionClaims: [{ group: "", resource: "configmaps", verbs: ["get", "list"] }],
+    },
+  });
 }
 
 /** A definition of a workspace that has the name of the widgets already. */
@@ -190,7 +223,14 @@ export async function apis(client, samples, bindings) {
     await client.create(at, { apiVersion: `example.io/${version}`, kind: "Widget", metadata: { name: "ada" }, spec });
   });
   const last = "root:org-21:team-001";
-  await client.create(`/clusters/${last}/apis/apiextensions.k8s.io/v1/customresourcedefinitions`, CONFLICTING);
+  const definitions = `/clusters/${last}/apis/apiextensions.k8s.io/v1/customresourcedefinitions`;
+  await client.create(definitions, CONFLICTING);
+  // Until it is established a binding may take its names.
+  await until("the definition", async () => {
+    const answer = await client.send("GET", `${definitions}/${CONFLICTING.metadata.name}`);
+    const conditions = JSON.parse(answer.text).status?.conditions ?? [];
+    return conditions.some(({ type, status }) => type === "Established" && status === "True");
+  });
   await client.create(`/clusters/${last}/apis/apis.kcp.io/v1alpha2/apibindings`, binding);
   await until("the conflict", async () => {
     const answer = await client.send("GET", `/clusters/${last}/apis/apis.kcp.io/v1alpha2/apibindings/widgets`);

@@ -1,6 +1,12 @@
 // Requests to the server, as the viewer: `/console/api` is the ordinary API with the session's
 // credential.
 
+export interface Cause {
+  reason?: string;
+  message: string;
+  field?: string;
+}
+
 /** A refusal of the server. */
 export class Refused extends Error {
   constructor(
@@ -8,6 +14,8 @@ export class Refused extends Error {
     message: string,
     readonly reason: string,
     readonly requestId: string,
+    /** Parts of the refusal: fields that are wrong, or whose manager is another one. */
+    readonly causes: Cause[] = [],
   ) {
     super(message);
   }
@@ -27,14 +35,16 @@ async function refusal(response: Response): Promise<Refused> {
   const requestId = response.headers.get("audit-id") ?? "";
   let message = text;
   let reason = "";
+  let causes: Cause[] = [];
   try {
-    const body = JSON.parse(text) as { message?: string; reason?: string };
+    const body = JSON.parse(text) as { message?: string; reason?: string; details?: { causes?: Cause[] } };
     message = body.message ?? text;
     reason = body.reason ?? "";
+    causes = body.details?.causes ?? [];
   } catch {
     // Not JSON: the text is the message.
   }
-  return new Refused(response.status, message || response.statusText, reason, requestId);
+  return new Refused(response.status, message || response.statusText, reason, requestId, causes);
 }
 
 async function send(path: string, init: RequestInit): Promise<Response> {
@@ -52,9 +62,18 @@ async function send(path: string, init: RequestInit): Promise<Response> {
 export async function kube<T>(path: string, init: RequestInit = {}): Promise<T> {
   const response = await send(`/console/api${path}`, {
     ...init,
-    headers: { Accept: "application/json", ...(init.body ? { "Content-Type": "application/json" } : {}) },
+    headers: {
+      Accept: "application/json",
+      ...(init.body ? { "Content-Type": "application/json" } : {}),
+      ...(init.headers as Record<string, string> | undefined),
+    },
   });
   return (await response.json()) as T;
+}
+
+/** Reads a document that is no JSON. */
+export async function text(path: string, signal: AbortSignal): Promise<string> {
+  return (await send(`/console/api${path}`, { signal })).text();
 }
 
 /** The workspace whose issuers know the viewer, if it is not the root. */
@@ -78,6 +97,19 @@ export async function call<T>(method: string, message: object, signal?: AbortSig
   return (await response.json()) as T;
 }
 
+/** Reads the lines of an answer, each of which is JSON. */
+async function readLines<T>(response: Response, receive: (line: T) => void): Promise<void> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  while (reader) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) receive(JSON.parse(line) as T);
+  }
+}
+
 /** Calls a method that answers with a stream, and hands over each message. */
 export async function stream<T>(
   method: string,
@@ -86,19 +118,10 @@ export async function stream<T>(
   signal: AbortSignal,
 ): Promise<void> {
   const response = await send(`/console/api/insula.admin.v1.${method}`, posted(message, signal));
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  while (reader) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) {
-      const parsed = JSON.parse(line) as T & { error?: { message: string; reason: string; code: string } };
-      if (parsed.error) throw new Refused(0, parsed.error.message, parsed.error.code, "");
-      receive(parsed);
-    }
-  }
+  await readLines<T & { error?: { message: string; reason: string; code: string } }>(response, (line) => {
+    if (line.error) throw new Refused(0, line.error.message, line.error.code, "");
+    receive(line);
+  });
 }
 
 export interface User {
@@ -148,6 +171,7 @@ export interface Right {
   verb: string;
   group: string;
   resource: string;
+  namespace?: string;
   name?: string;
 }
 
@@ -175,13 +199,31 @@ export async function whyNot(workspace: string, right: Right): Promise<string | 
   }
 }
 
+export interface Event<T> {
+  type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" | "ERROR";
+  object: T;
+}
+
+interface WatchOptions<T> {
+  /** The form of the objects: JSON, or a table. */
+  accept?: string;
+  /** Runs when the server has begun to answer. */
+  opened: () => void;
+  receive: (event: Event<T>) => void;
+  signal: AbortSignal;
+}
+
 /** Follows the objects of a path of the Kubernetes API, until the signal or the end of the watch. */
-export async function watch(path: string, changed: () => void, signal: AbortSignal): Promise<void> {
-  const response = await send(`/console/api${path}`, { headers: { Accept: "application/json" }, signal });
-  const reader = response.body?.getReader();
-  while (reader) {
-    const { done } = await reader.read();
-    if (done) return;
-    changed();
-  }
+export async function watch<T>(path: string, options: WatchOptions<T>): Promise<void> {
+  const { accept = "application/json", opened, receive, signal } = options;
+  const response = await send(`/console/api${path}`, { headers: { Accept: accept }, signal });
+  opened();
+  await readLines<Event<T>>(response, (event) => {
+    // The last event of a watch that the server ends with a reason.
+    if (event.type === "ERROR") {
+      const { code = 0, message = "", reason = "" } = event.object as { code?: number; message?: string; reason?: string };
+      throw new Refused(code, message, reason, "");
+    }
+    receive(event);
+  });
 }

@@ -152,7 +152,7 @@ export function useExport(
   read: (signal: AbortSignal) => Promise<void>,
 ): { live: Live; error: unknown } {
   const [error, setError] = useState<unknown>();
-  const live = useLive(`${pathOf(workspace)}?watch=true&fieldSelector=metadata.name%3D${name}`, async (signal) => {
+  const live = useLive([`${pathOf(workspace)}?watch=true&fieldSelector=metadata.name%3D${name}`], async (signal) => {
     try {
       await read(signal);
       setError(undefined);

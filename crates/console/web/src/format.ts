@@ -6,6 +6,11 @@ export function count(value: number): string {
   return WHOLE.format(value);
 }
 
+/** Returns a number of things: "1 change", "2 changes". */
+export function counted(value: number, thing: string): string {
+  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+}
+
 export function bytes(value: number): string {
   if (value < 1024) return `${value} B`;
   const units = ["KiB", "MiB", "GiB", "TiB"];

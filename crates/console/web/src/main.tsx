@@ -1,14 +1,21 @@
 // The console: sign-in, the frame around pages, and the page that the address names.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { onSignedOut, signIn, signOut, whoAmI } from "./api";
 import type { User } from "./api";
+import { Apis } from "./apis";
+import { Diff } from "./diff";
 import { Exports } from "./exports";
+import { Objects } from "./objects";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
-import { link, usePlace } from "./router";
-import { Problem, useWork } from "./ui";
+import { PAGES, go, link, usePlace } from "./router";
+import type { Place } from "./router";
+import { Servers } from "./servers";
+import { Stuck } from "./stuck";
+import { Problem, isCommand, useWork } from "./ui";
+import { Usage } from "./usage";
 import { Workspaces } from "./workspaces";
 
 type Theme = "auto" | "light" | "dark";
@@ -37,12 +44,30 @@ function App() {
   return <Frame user={user} theme={theme} nextTheme={nextTheme} leave={() => void signOut().finally(() => setUser(null))} />;
 }
 
-const TITLES = [
-  ["workspaces", "Workspaces"],
-  ["exports", "Exports"],
-  ["conversion", "Conversion"],
-  ["releases", "Releases"],
-] as const;
+/** Pages whose addresses name an export. */
+const OF_EXPORTS: ReadonlySet<string> = new Set(["exports", "releases", "diff"]);
+
+/** Milliseconds for the second key. */
+const SECOND_KEY = 1500;
+
+function addressOf(page: string, place: Place): string {
+  return link(page, place.workspace, OF_EXPORTS.has(page) && OF_EXPORTS.has(place.page) ? place.name : "");
+}
+
+/** Leads to a page by `g` and its key. */
+function usePageKeys(place: Place): void {
+  const begun = useRef(0);
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (!isCommand(event)) return;
+      const page = PAGES.find(([, , key]) => key === event.key)?.[0];
+      if (page && Date.now() - begun.current < SECOND_KEY) go(addressOf(page, place));
+      begun.current = event.key === "g" ? Date.now() : 0;
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, [place]);
+}
 
 interface FrameProps {
   user: User;
@@ -54,9 +79,10 @@ interface FrameProps {
 function Frame({ user, theme, nextTheme, leave }: FrameProps) {
   const place = usePlace();
   const home = localStorage.getItem("workspace") ?? "root";
-  const title = TITLES.find(([page]) => page === place.page)?.[1] ?? "";
+  usePageKeys(place);
+  const title = PAGES.find(([page]) => page === place.page)?.[1] ?? "";
   useEffect(() => {
-    document.title = `${[place.name, place.workspace, title].filter(Boolean).join(" · ")} · Insula`;
+    document.title = `${[...place.rest, place.name, place.workspace, title].filter(Boolean).join(" · ")} · Insula`;
   }, [place, title]);
   return (
     <>
@@ -68,10 +94,12 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
           <img src="/console/assets/icon.svg" alt="" width="20" height="20" /> Insula
         </a>
         <nav aria-label="Pages">
-          {TITLES.map(([page, text]) => (
+          {PAGES.map(([page, text, key]) => (
             <a
               key={page}
-              href={link(page, place.workspace, page === "exports" || page === "releases" ? place.name : "")}
+              href={addressOf(page, place)}
+              title={`${text}  ( g ${key} )`}
+              aria-keyshortcuts={`g ${key}`}
               {...(page === place.page && { "aria-current": "page" as const })}
             >
               {text}
@@ -91,6 +119,12 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
       <main id="main" tabIndex={-1}>
         <h1 class="sr">{title}</h1>
         {place.page === "workspaces" && <Workspaces place={place} home={home} />}
+        {place.page === "objects" && <Objects key={place.workspace} place={place} home={home} />}
+        {place.page === "stuck" && <Stuck key={place.workspace} place={place} home={home} />}
+        {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
+        {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
+        {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
+        {place.page === "servers" && <Servers />}
         {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
         {place.page === "conversion" && <Playground place={place} home={home} />}
         {place.page === "releases" && <Releases key={place.workspace + place.name} place={place} home={home} />}
@@ -124,6 +158,10 @@ function SignIn({ done }: { done: (user: User) => void }) {
         <p class="faint">
           You have the rights of the token, and no others. The server keeps it sealed in a cookie for twelve hours.
           A token of a service account: <code>kubectl create token NAME</code>
+          <br />
+          <a href="/console/assets/licenses.txt" target="_blank" rel="noopener">
+            Licences of the libraries in these pages
+          </a>
         </p>
       </form>
     </main>

@@ -55,6 +55,7 @@ export interface ResourceUsage {
 
 export interface WorkspaceUsage {
   path: string;
+  cluster: string;
   objects: number;
   bytes: number;
   metered?: Metered;

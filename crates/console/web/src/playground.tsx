@@ -8,7 +8,7 @@ import { OUTCOMES, fates } from "./fields";
 import type { Coverage, Json } from "./fields";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Copy, Problem, ViewYaml } from "./ui";
+import { Badge, Copy, Problem, ViewYaml, save } from "./ui";
 
 /** Milliseconds without a key before the server is asked. */
 const QUIET = 300;
@@ -174,7 +174,7 @@ function Bench({ workspace, schema, names, denied }: BenchProps) {
         <Versions label="From" versions={versions} value={from} choose={choose} />
         <Versions label="to" versions={versions.filter((name) => name !== from)} value={to} choose={setTo} />
         <span class="spread" />
-        <button type="button" onClick={() => save(`${schema.spec.names.plural}.yaml`, test)}>
+        <button type="button" onClick={() => save(`${schema.spec.names.plural}.yaml`, test, "application/yaml")}>
           Save as a test
         </button>
         <Copy text={test}>Copy as YAML</Copy>
@@ -384,13 +384,4 @@ function Fields({ object, outcome, from, to }: { object: string; outcome: Outcom
 function testFile(schema: Schema, rules: string, object: string): string {
   const file = `${schema.spec.names.plural}.yaml`;
   return [`# insula conversion test -f ${file}`, stringify(schema, { lineWidth: 0 }).trimEnd(), "---", rules.trimEnd(), "---", object.trimEnd(), ""].join("\n");
-}
-
-function save(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "application/yaml" }));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = name;
-  anchor.click();
-  URL.revokeObjectURL(url);
 }

@@ -6,7 +6,7 @@ import { parseAllDocuments, stringify } from "yaml";
 import { Refused, call, kube, whyNot } from "./api";
 import { ExportBar, List, useExport } from "./exports";
 import { count, utc } from "./format";
-import type { Export, Offered, Rollout } from "./model";
+import type { Export, Rollout } from "./model";
 import { link } from "./router";
 import type { Place } from "./router";
 import { Badge, Problem, useWork } from "./ui";
@@ -26,7 +26,7 @@ const TONES: Record<string, Tone> = {
   SchemaInvalid: "bad",
 };
 
-interface Effect {
+export interface Effect {
   id: string;
   detail: string;
   becomes: string;
@@ -57,6 +57,9 @@ function Release({ workspace, name }: { workspace: string; name: string }) {
       <ExportBar page="releases" workspace={workspace} name={name} command="show" live={live}>
         <a class="button" href={link("exports", workspace, name)}>
           Bindings
+        </a>
+        <a class="button" href={link("diff", workspace, name)}>
+          Compare
         </a>
       </ExportBar>
       {error !== undefined && <Problem error={error} />}
@@ -155,11 +158,11 @@ function Progress({ exported, rollout, denied }: { exported: Export; rollout: Ro
   );
 }
 
-/** Reads the schemas and rules on offer, as the beginning of the next release. */
-async function offered(workspace: string, resources: Offered[]): Promise<string> {
+/** Reads schemas and their rules, as the beginning of the next release. */
+export async function manifestsOf(workspace: string, schemas: string[]): Promise<string> {
   const documents: string[] = [];
   const base = `/clusters/${workspace}/apis/apis.kcp.io/v1alpha1`;
-  for (const { schema } of resources) {
+  for (const schema of schemas) {
     for (const [plural, kind] of [
       ["apiresourceschemas", "APIResourceSchema"],
       ["apiconversions", "APIConversion"],
@@ -178,6 +181,15 @@ async function offered(workspace: string, resources: Offered[]): Promise<string>
   return documents.join("---\n");
 }
 
+/** Returns the objects of a text of YAML. */
+export function documentsOf(text: string): unknown[] {
+  const objects = parseAllDocuments(text).map((document) => {
+    if ("errors" in document && document.errors[0]) throw document.errors[0];
+    return "toJS" in document ? (document.toJS() as unknown) : undefined;
+  });
+  return objects.filter(Boolean);
+}
+
 function Next({ exported, denied }: { exported: Export } & Denied) {
   const { workspace, name } = exported;
   const [text, setText] = useState<string>();
@@ -185,14 +197,10 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
   const { busy, error, run } = useWork();
   const [done, setDone] = useState(false);
   const publish = async (accepted: Accepted, validateOnly: boolean) => {
-    const manifests = parseAllDocuments(text ?? "").map((document) => {
-      if ("errors" in document && document.errors[0]) throw document.errors[0];
-      return "toJS" in document ? (document.toJS() as unknown) : undefined;
-    });
     return call<Plan>("ApiService/PublishApi", {
       workspace,
       export: name,
-      manifests: manifests.filter(Boolean),
+      manifests: documentsOf(text ?? ""),
       acceptedEffects: accepted.effects,
       confirmRemovals: accepted.removals,
       validateOnly,
@@ -205,7 +213,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
       <header>
         <h2>Next release</h2>
         {text === undefined && (
-          <button type="button" onClick={() => run(async () => setText(await offered(workspace, exported.resources)))}>
+          <button type="button" onClick={() => run(async () => setText(await manifestsOf(workspace, exported.resources.map(({ schema }) => schema))))}>
             Begin with what is on offer
           </button>
         )}

@@ -1,4 +1,4 @@
-// The address of a page: `/console/<page>/<workspace>[/<name>]`, so that links, reload and the back
+// The address of a page: `/console/<page>/<workspace>[/<name>…]`, so that links, reload and the back
 // button work.
 
 import { useEffect, useState } from "preact/hooks";
@@ -7,10 +7,24 @@ export interface Place {
   page: string;
   workspace: string;
   name: string;
+  /** What the address names after `name`. */
+  rest: string[];
   query: URLSearchParams;
 }
 
-export const PAGES = ["workspaces", "exports", "conversion", "releases"] as const;
+/** The pages, with the names by which people find them, and the key that leads to each after `g`. */
+export const PAGES = [
+  ["workspaces", "Workspaces", "w"],
+  ["objects", "Objects", "o"],
+  ["stuck", "Stuck", "s"],
+  ["apis", "APIs", "a"],
+  ["exports", "Exports", "e"],
+  ["releases", "Releases", "r"],
+  ["diff", "Diff", "d"],
+  ["conversion", "Conversion", "c"],
+  ["usage", "Usage", "u"],
+  ["servers", "Servers", "v"],
+] as const;
 
 /** An address that nobody encoded is taken as it is. */
 function decoded(part: string): string {
@@ -22,17 +36,17 @@ function decoded(part: string): string {
 }
 
 export function parse(location: { pathname: string; search: string }): Place {
-  const [page = "", workspace = "", name = ""] = location.pathname
+  const [page = "", workspace = "", name = "", ...rest] = location.pathname
     .replace(/^\/console\/?/, "")
     .split("/")
     .map(decoded);
-  const known = (PAGES as readonly string[]).includes(page) ? page : "workspaces";
-  return { page: known, workspace, name, query: new URLSearchParams(location.search) };
+  const known = PAGES.some(([one]) => one === page) ? page : "workspaces";
+  return { page: known, workspace, name, rest, query: new URLSearchParams(location.search) };
 }
 
-export function link(page: string, workspace = "", name = ""): string {
+export function link(page: string, workspace = "", ...names: string[]): string {
   // The colons of a path stay readable: a path segment may have them.
-  const parts = [page, workspace, name].filter((part) => part !== "");
+  const parts = [page, workspace, ...names].filter((part) => part !== "");
   return `/console/${parts.map((part) => encodeURIComponent(part).replaceAll("%3A", ":")).join("/")}`;
 }
 
@@ -51,7 +65,7 @@ export function usePlace(): Place {
     const follow = (event: MouseEvent) => {
       const anchor = (event.target as Element | null)?.closest?.("a");
       const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
-      if (!anchor || !plain || anchor.origin !== window.location.origin || !anchor.pathname.startsWith("/console")) return;
+      if (!anchor || anchor.target !== "" || !plain || anchor.origin !== window.location.origin || !anchor.pathname.startsWith("/console")) return;
       event.preventDefault();
       go(anchor.pathname + anchor.search);
     };

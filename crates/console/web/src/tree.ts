@@ -5,8 +5,9 @@ import type { Header, Limits, Workspace, WorkspaceUsage } from "./model";
 import { problem } from "./model";
 import type { Live } from "./ui";
 
-/** Watches at once. The parents that were opened last are followed. */
-const WATCHES_MAX = 12;
+/** Watches at once, of the 250 streams that a connection may have. The parents that were opened last
+ * are followed. */
+const WATCHES_MAX = 60;
 /** Milliseconds before a broken watch is tried again, at first and at most. */
 const RETRY = [1000, 15000] as const;
 
@@ -75,26 +76,16 @@ export class Tree {
     });
   }
 
-  /** Reads the whole tree at one revision. */
+  /** Reads the first level, which is in sight, and then the whole tree at one revision. */
   async load(): Promise<void> {
     this.loading.abort();
     this.loading = new AbortController();
     const { signal } = this.loading;
-    const found: Workspace[] = [];
     this.error = undefined;
     try {
-      await stream<{ header: Header; workspace: Workspace }>(
-        "WorkspaceService/TreeWorkspaces",
-        { root: this.root },
-        ({ header, workspace }) => {
-          this.revision = header.revision;
-          found.push(workspace);
-          // The first ones are there at once.
-          if (!this.loaded && (found.length === 50 || found.length % 1000 === 0)) this.replace(found);
-        },
-        signal,
-      );
-      this.replace(found);
+      await this.read(1, signal);
+      const found = await this.read(0, signal);
+      for (const path of [...this.nodes.keys()]) if (!found.has(path)) this.remove(path);
       this.loaded = true;
     } catch (error) {
       if (signal.aborted) return;
@@ -103,10 +94,21 @@ export class Tree {
     this.changed();
   }
 
-  private replace(found: Workspace[]): void {
-    this.nodes.clear();
-    for (const workspace of found) this.insert(workspace);
-    this.changed();
+  /** Reads some levels of the tree; 0 means all. Returns the paths. */
+  private async read(maxDepth: number, signal: AbortSignal): Promise<Set<string>> {
+    const found = new Set<string>();
+    await stream<{ header: Header; workspace: Workspace }>(
+      "WorkspaceService/TreeWorkspaces",
+      { root: this.root, maxDepth },
+      ({ header, workspace }) => {
+        this.revision = header.revision;
+        found.add(workspace.path);
+        this.insert(workspace);
+        this.changed();
+      },
+      signal,
+    );
+    return found;
   }
 
   private insert(workspace: Workspace): void {
@@ -283,7 +285,7 @@ export class Tree {
       if (onlyStuck && !problem(node.workspace)) continue;
       if (words.every((word) => node.text.includes(word))) rows.push({ node, level: 1, open: false });
     }
-    return rows;
+    return rows.sort((a, b) => (a.node.workspace.path < b.node.workspace.path ? -1 : 1));
   }
 
   stuck(): number {

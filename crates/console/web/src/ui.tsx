@@ -4,7 +4,8 @@ import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { stringify } from "yaml";
-import { Refused, kube } from "./api";
+import { Refused, kube, whyNot } from "./api";
+import type { Right } from "./api";
 import { clock } from "./format";
 
 /** The state of something: colour and shape say the same, and a text beside them as well. */
@@ -121,13 +122,97 @@ export function LiveBadge({ live }: { live: Live }) {
   );
 }
 
-/** Hides the values of a Secret: they are not for screens. */
+/** Returns a command of kubectl in a workspace. */
+export function kubectl(workspace: string, command: string): string {
+  return `kubectl --server ${window.location.origin}/clusters/${workspace} ${command}`;
+}
+
+interface ToolbarProps {
+  title: ComponentChildren;
+  /** The commands that show the same. */
+  kubectl?: string;
+  insula?: string;
+  /** The path of the object in the API. */
+  yaml?: string;
+  live?: Live;
+  children?: ComponentChildren;
+}
+
+/** The head of a page: its title, the commands behind it, and how fresh it is. */
+export function Toolbar({ title, kubectl: command, insula, yaml, live, children }: ToolbarProps) {
+  return (
+    <div class="toolbar">
+      <h2>{title}</h2>
+      {children}
+      <span class="spread" />
+      {command !== undefined && <Copy text={command}>Copy kubectl</Copy>}
+      {insula !== undefined && <Copy text={insula}>Copy insula</Copy>}
+      {yaml !== undefined && <ViewYaml path={yaml} />}
+      {live && <LiveBadge live={live} />}
+    </div>
+  );
+}
+
+/** Returns the reason why the viewer may not do something; nothing if they may. */
+export function useDenied(workspace: string, right: Right): string | undefined {
+  const [denied, setDenied] = useState<string | undefined>("Asking for your rights…");
+  const key = JSON.stringify(right);
+  useEffect(() => {
+    let current = true;
+    void whyNot(workspace, right).then((why) => current && setDenied(why));
+    return () => {
+      current = false;
+    };
+  }, [workspace, key]);
+  return denied;
+}
+
+/** Returns true for a text that has all words of a query. */
+export function fits(query: string, text: string): boolean {
+  const lower = text.toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => lower.includes(word));
+}
+
+/** Gives the browser a file to keep. */
+export function save(name: string, text: string, type: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const anchor = document.createElement("a");
+  anchor.href = url;
+  anchor.download = name;
+  anchor.click();
+  URL.revokeObjectURL(url);
+}
+
+const HIDDEN = "••••••";
+/** The annotation in which kubectl keeps what it applied, values included. */
+const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
+
+interface Secret {
+  metadata?: { annotations?: Record<string, string> };
+  data?: object;
+  stringData?: object;
+}
+
+function maskedSecret(secret: Secret): Secret {
+  const hide = (values: object) => Object.fromEntries(Object.keys(values).map((key) => [key, HIDDEN]));
+  const { metadata, data, stringData } = secret;
+  const annotations = metadata?.annotations;
+  return {
+    ...secret,
+    ...(annotations?.[LAST_APPLIED] !== undefined && {
+      metadata: { ...metadata, annotations: { ...annotations, [LAST_APPLIED]: HIDDEN } },
+    }),
+    ...(data && { data: hide(data) }),
+    ...(stringData && { stringData: hide(stringData) }),
+  };
+}
+
+/** Hides the values of a Secret, and those of a list of Secrets: they are not for screens. */
 export function masked(object: unknown): unknown {
-  const secret = object as { kind?: string; data?: object; stringData?: object };
-  if (secret?.kind !== "Secret") return object;
-  const hide = (values: object | undefined) =>
-    values && Object.fromEntries(Object.keys(values).map((key) => [key, "••••••"]));
-  return { ...secret, ...(secret.data && { data: hide(secret.data) }), ...(secret.stringData && { stringData: hide(secret.stringData) }) };
+  const { kind, items } = (object ?? {}) as { kind?: string; items?: Secret[] };
+  if (kind === "Secret") return maskedSecret(object as Secret);
+  if (kind === "SecretList" && items) return { ...(object as object), items: items.map(maskedSecret) };
+  return object;
 }
 
 /** A button that shows an object of the API as YAML. */
@@ -224,14 +309,27 @@ interface SearchProps {
   press?: (event: JSX.TargetedKeyboardEvent<HTMLInputElement>) => void;
 }
 
+/** Returns true for a key that is pressed for the page, and not to write it. */
+export function isCommand(event: KeyboardEvent): boolean {
+  // In an editor the target is what has its shadow root.
+  const target = event.composedPath()[0] as HTMLElement;
+  const writes = target.matches("input, textarea, select") || target.isContentEditable;
+  return !writes && !event.ctrlKey && !event.metaKey && !event.altKey;
+}
+
+/** Leads from the search to what it found. */
+function toList(event: JSX.TargetedKeyboardEvent<HTMLInputElement>): void {
+  if (event.key !== "Enter" && event.key !== "ArrowDown") return;
+  event.preventDefault();
+  document.querySelector<HTMLElement>("#main .grid")?.focus();
+}
+
 /** The search field of a page, which `/` leads to. */
 export function Search({ what, query, change, press }: SearchProps) {
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const focus = (event: KeyboardEvent) => {
-      const target = event.target as HTMLElement;
-      const typing = target.matches("input, textarea, select, [contenteditable]");
-      if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key !== "/" || !isCommand(event)) return;
       event.preventDefault();
       field.current?.focus();
       field.current?.select();
@@ -247,7 +345,7 @@ export function Search({ what, query, change, press }: SearchProps) {
       aria-label={`Search ${what}`}
       value={query}
       onInput={(event) => change(event.currentTarget.value)}
-      {...(press && { onKeyDown: press })}
+      onKeyDown={press ?? toList}
     />
   );
 }

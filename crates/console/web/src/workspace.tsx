@@ -25,6 +25,8 @@ interface State {
   metered?: Metered[];
   watches?: number;
   limits?: Limits;
+  /** Causes within it are not shown. */
+  partial?: boolean;
   error?: unknown;
 }
 
@@ -37,7 +39,7 @@ async function read(path: string, signal: AbortSignal): Promise<State> {
   );
   const part = <T,>(method: string) => call<T>(method, { workspace: path }, signal).catch(() => undefined);
   const [explained, usage, limits] = await Promise.all([
-    part<{ ready: boolean; findings: Finding[]; remaining: { resource: string; count: number }[] }>(
+    part<{ findings: Finding[]; remaining: { resource: string; count: number }[]; partial: boolean }>(
       "WorkspaceService/ExplainWorkspace",
     ),
     part<{ resources: ResourceUsage[]; metered: Metered[]; watches: number }>("QuotaService/GetUsage"),
@@ -46,7 +48,7 @@ async function read(path: string, signal: AbortSignal): Promise<State> {
   return {
     workspace: got.workspace,
     ...(got.freeze && { freeze: got.freeze }),
-    ...(explained && { findings: explained.findings, remaining: explained.remaining }),
+    ...(explained && { findings: explained.findings, remaining: explained.remaining, partial: explained.partial }),
     ...(usage && { resources: usage.resources, metered: usage.metered, watches: usage.watches }),
     ...(limits && { limits: limits.effective }),
   };
@@ -134,6 +136,10 @@ function Body({ state, workspace }: { state: State; workspace: Workspace }) {
               </li>
             ))}
           </ul>
+          {(state.remaining?.length ?? 0) > 0 && (
+            <p>Objects that are left: {state.remaining?.map(({ resource, count: some }) => `${count(some)} ${resource}`).join(", ")}</p>
+          )}
+          {state.partial && <p class="faint">You may not enter this workspace: causes within it are not shown.</p>}
         </section>
       )}
       <Facts workspace={workspace} />

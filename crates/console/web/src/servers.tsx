@@ -1,0 +1,342 @@
+// The servers of the installation and their store.
+
+import { useRef, useState } from "preact/hooks";
+import { stringify } from "yaml";
+import { call, text } from "./api";
+import { age, bytes, count, utc } from "./format";
+import { usePolled } from "./live";
+import { parseMetrics, quantile, sum, value } from "./metrics";
+import type { Sample } from "./metrics";
+import { link } from "./router";
+import { Badge, Bar, Copy, Problem, Toolbar, kubectl } from "./ui";
+
+/** Seconds between two readings. */
+const EVERY = 10;
+
+interface Health {
+  ready: boolean;
+  checks: { name: string; ok: boolean; message: string }[];
+  alarm: string;
+  header: { revision: number };
+}
+
+interface Members {
+  servers: { name: string; url: string; version: string; startTime?: string; seenTime?: string; answers: boolean }[];
+  etcdMembers: { id: string; name: string; clientUrls: string[]; learner: boolean }[];
+}
+
+interface Info {
+  version: string;
+  kubernetesVersion: string;
+  store: string;
+  startTime?: string;
+  storage?: { objects: number; bytes: number; bytesPerWorkspace: number; workspaces: { name: string; path: string; objects: number; bytes: number }[] };
+}
+
+interface Shown {
+  time: number;
+  info: Info;
+  health: Health | undefined;
+  members: Members | undefined;
+  metrics: Sample[] | undefined;
+  /** The first refusal of a part. */
+  refused: unknown;
+}
+
+/** Reads what the viewer may see. */
+async function read(signal: AbortSignal): Promise<Shown> {
+  let refused: unknown;
+  const part = <T,>(answer: Promise<T>) =>
+    answer.catch((error: unknown) => {
+      refused ??= error;
+      return undefined;
+    });
+  const info = await call<Info>("ClusterService/GetInfo", {}, signal);
+  const [health, members, metrics] = await Promise.all([
+    part(call<Health>("MaintenanceService/GetHealth", {}, signal)),
+    part(call<Members>("MaintenanceService/ListMembers", {}, signal)),
+    part(text("/metrics", signal).then(parseMetrics)),
+  ]);
+  return { time: Date.now(), info, health, members, metrics, refused };
+}
+
+export function Servers() {
+  const [shown, setShown] = useState<Shown>();
+  const [before, setBefore] = useState<Shown>();
+  const [error, setError] = useState<unknown>();
+  const live = usePolled("servers", EVERY, async (signal) => {
+    try {
+      const now = await read(signal);
+      setShown((last) => {
+        setBefore(last);
+        return now;
+      });
+      setError(undefined);
+    } catch (failed) {
+      if (!signal.aborted) setError(failed);
+      throw failed;
+    }
+  });
+  return (
+    <div class="page">
+      <Toolbar title="Servers and store" kubectl={kubectl("root", "get --raw '/readyz?verbose'")} insula="insula server members" live={live}>
+        <Config />
+      </Toolbar>
+      {error !== undefined && <Problem error={error} />}
+      {shown?.refused !== undefined && <Problem error={shown.refused} />}
+      {shown && (
+        <div class="board">
+          {shown.health && <HealthCard health={shown.health} info={shown.info} />}
+          {shown.metrics && <StoreCard metrics={shown.metrics} info={shown.info} />}
+          {shown.metrics && <TrafficCard metrics={shown.metrics} before={before?.metrics} seconds={(shown.time - (before?.time ?? 0)) / 1000} />}
+          {shown.members && <MembersCard members={shown.members} />}
+          {shown.info.storage && <LargestCard storage={shown.info.storage} />}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** The configuration of the server that answers, as YAML. */
+function Config() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [config, setConfig] = useState<string>();
+  const [error, setError] = useState<unknown>();
+  const open = () => {
+    dialog.current?.showModal();
+    call<{ config: unknown }>("MaintenanceService/GetConfig", {}).then(
+      (answer) => setConfig(stringify(answer.config, { lineWidth: 0 })),
+      setError,
+    );
+  };
+  return (
+    <>
+      <button type="button" onClick={open}>
+        View YAML
+      </button>
+      <dialog ref={dialog} class="yaml" aria-label="Configuration">
+        <header>
+          <code>insula server config</code>
+          {config !== undefined && <Copy text={config}>Copy YAML</Copy>}
+          <button type="button" onClick={() => dialog.current?.close()}>
+            Close
+          </button>
+        </header>
+        {error !== undefined ? <Problem error={error} /> : <pre tabIndex={0}>{config ?? "Loading…"}</pre>}
+      </dialog>
+    </>
+  );
+}
+
+function HealthCard({ health, info }: { health: Health; info: Info }) {
+  return (
+    <section class="card">
+      <header>
+        <h2>Health</h2>
+        <Badge tone={health.ready ? "good" : "bad"}>{health.ready ? "Ready" : "Not ready"}</Badge>
+      </header>
+      {health.alarm && (
+        <p class="note">
+          <Badge tone="bad">Alarm</Badge> {health.alarm}
+        </p>
+      )}
+      <ul class="conditions">
+        {health.checks.map(({ name, ok, message }) => (
+          <li key={name}>
+            <Badge tone={ok ? "good" : "bad"}>{name}</Badge>
+            <span>{message}</span>
+          </li>
+        ))}
+      </ul>
+      <dl class="facts wide">
+        <dt>Version</dt>
+        <dd>
+          {info.version}, Kubernetes {info.kubernetesVersion}
+        </dd>
+        <dt>Started</dt>
+        <dd>{utc(info.startTime)}</dd>
+      </dl>
+    </section>
+  );
+}
+
+function seconds(value: number | undefined): string {
+  if (value === undefined) return "none yet";
+  return value >= 1 ? `${value.toFixed(1)} s` : `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
+}
+
+function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
+  const metric = (name: string) => value(metrics, `insula_${name}`);
+  const revision = metric("store_revision") ?? 0;
+  const oldest = metric("store_compacted_revision") ?? 0;
+  const file = metric("store_file_bytes");
+  const rows: [string, string][] = [
+    ["Revision", count(revision)],
+    ["Readable from", `${count(oldest)}: ${count(revision - oldest)} revisions`],
+    ["History", `${count(metric("store_history_changes") ?? 0)} changes, ${bytes(metric("store_history_bytes") ?? 0)}`],
+    ["Objects", `${count(info.storage?.objects ?? 0)}, ${bytes(info.storage?.bytes ?? 0)}`],
+    ["Flush p99", seconds(quantile(metrics, "insula_store_fsync_duration_seconds", 0.99))],
+    ["Commit p99", seconds(quantile(metrics, "insula_commit_duration_seconds", 0.99, { outcome: "Committed" }))],
+    ["Compactions", count(metric("store_compactions_total") ?? 0)],
+  ];
+  if (file !== undefined) rows.splice(4, 0, ["File", bytes(file)]);
+  return (
+    <section class="card">
+      <header>
+        <h2>Store</h2>
+        <span class="faint">{info.store}</span>
+        {metric("store_disk_full") === 1 && <Badge tone="bad">Disk full</Badge>}
+      </header>
+      <dl class="facts wide">
+        {rows.map(([title, shown]) => (
+          <>
+            <dt>{title}</dt>
+            <dd>{shown}</dd>
+          </>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+const VERBS = ["Get", "List", "Watch", "Create", "Update", "Patch", "Delete", "DeleteCollection", "Other"];
+
+interface TrafficProps {
+  metrics: Sample[];
+  before: Sample[] | undefined;
+  /** Seconds between the two. */
+  seconds: number;
+}
+
+/** Requests of the server that answers: since its start, and since the last reading. */
+function TrafficCard({ metrics, before, seconds: passed }: TrafficProps) {
+  const rate = (labels: Record<string, string>) =>
+    before && (sum(metrics, "insula_requests_total", labels) - sum(before, "insula_requests_total", labels)) / passed;
+  const rejected = sum(metrics, "insula_rejected_requests_total", {});
+  return (
+    <section class="card">
+      <header>
+        <h2>Traffic</h2>
+        <span class="faint">
+          {count(value(metrics, "insula_watches") ?? 0)} watches, {count(value(metrics, "insula_connections") ?? 0)} connections,{" "}
+          {count(rejected)} throttled or refused by limits
+        </span>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Verb</th>
+            {["Requests", "Errors", "Per second", "p50", "p99"].map((title) => (
+              <th scope="col" class="number" key={title}>
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {VERBS.map((verb) => {
+            const all = sum(metrics, "insula_requests_total", { verb });
+            const wrong = all - sum(metrics, "insula_requests_total", { verb, code: "Success" });
+            const now = rate({ verb });
+            if (all === 0) return null;
+            return (
+              <tr key={verb}>
+                <td>{verb}</td>
+                <td class="number">{count(all)}</td>
+                <td class="number">{count(wrong)}</td>
+                <td class="number">{now === undefined ? "" : now.toFixed(1)}</td>
+                <td class="number">{seconds(quantile(metrics, "insula_request_duration_seconds", 0.5, { verb }))}</td>
+                <td class="number">{seconds(quantile(metrics, "insula_request_duration_seconds", 0.99, { verb }))}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      <p class="faint">
+        {count(sum(metrics, "insula_conversions_total", {}))} conversions,{" "}
+        {count(sum(metrics, "insula_conversion_failures_total", {}))} failed. Of the server that answers, since its start.
+      </p>
+    </section>
+  );
+}
+
+function MembersCard({ members }: { members: Members }) {
+  return (
+    <section class="card">
+      <header>
+        <h2>Members</h2>
+        <Copy text="insula server members -o wide">Copy insula</Copy>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Server</th>
+            <th scope="col">Version</th>
+            <th scope="col" class="number">
+              Up
+            </th>
+            <th scope="col">Seen</th>
+          </tr>
+        </thead>
+        <tbody>
+          {members.servers.map(({ name, url, version, startTime, seenTime, answers }) => (
+            <tr key={name}>
+              <td>
+                {url} {answers && <Badge tone="good">answers</Badge>}
+              </td>
+              <td>{version}</td>
+              <td class="number">{age(startTime)}</td>
+              <td>{age(seenTime)} ago</td>
+            </tr>
+          ))}
+          {members.etcdMembers.map(({ id, name, clientUrls, learner }) => (
+            <tr key={id}>
+              <td>
+                etcd {name} {clientUrls.join(" ")}
+              </td>
+              <td>{learner ? "learner" : "voter"}</td>
+              <td />
+              <td />
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function LargestCard({ storage }: { storage: NonNullable<Info["storage"]> }) {
+  return (
+    <section class="card">
+      <header>
+        <h2>Largest workspaces</h2>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Workspace</th>
+            <th scope="col" class="number">
+              Objects
+            </th>
+            <th scope="col" class="number">
+              Stored
+            </th>
+            <th scope="col">Of its limit</th>
+          </tr>
+        </thead>
+        <tbody>
+          {storage.workspaces.map(({ name, path, objects, bytes: stored }) => (
+            <tr key={name}>
+              <td>{path ? <a href={link("usage", path)}>{path}</a> : <code>{name}</code>}</td>
+              <td class="number">{count(objects)}</td>
+              <td class="number">{bytes(stored)}</td>
+              <td>
+                <Bar used={stored} limit={storage.bytesPerWorkspace} label={`of ${bytes(storage.bytesPerWorkspace)}`} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

@@ -1,0 +1,73 @@
+// Checks what an edit applies, and what a page reads of metrics: parts that take no browser.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { build } from "esbuild";
+
+/** Returns the module of a source file. */
+async function load(file) {
+  const { outputFiles } = await build({ entryPoints: [file], bundle: true, format: "esm", write: false });
+  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+}
+
+const { configuration, remaining } = await load("src/applied.ts");
+const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
+
+const HEAD = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } };
+const pod = (spec) => ({ ...HEAD, spec });
+const manager = (name, operation, fieldsV1) => ({ manager: name, operation, apiVersion: "v1", fieldsV1 });
+/** The fields of a pod of somebody else: a list of maps, one of values, and one that is a single value. */
+const OTHERS = manager("kubectl", "Update", {
+  "f:spec": {
+    "f:containers": { 'k:{"name":"x"}': { ".": {}, "f:name": {}, "f:image": {} }, 'k:{"name":"y"}': { ".": {}, "f:image": {} } },
+    "f:args": {},
+    "f:nodes": {},
+  },
+});
+const BEFORE = pod({ containers: [{ name: "x", image: "1" }, { name: "y", image: "1" }], args: ["a", "b"], nodes: { n: "1" } });
+
+test("an object that nobody changed applies nothing", () => {
+  assert.deepEqual(configuration(BEFORE, BEFORE, [OTHERS]), HEAD);
+});
+
+test("a change of an item names the item alone", () => {
+  const after = structuredClone(BEFORE);
+  after.spec.containers[1].image = "2";
+  assert.deepEqual(configuration(BEFORE, after, [OTHERS]), pod({ containers: [{ name: "y", image: "2" }] }));
+});
+
+test("a new item comes whole, and a list that is one value as well", () => {
+  const after = structuredClone(BEFORE);
+  after.spec.containers.push({ name: "z", image: "3" });
+  after.spec.args[1] = "c";
+  const wanted = pod({ containers: [{ name: "z", image: "3" }], args: ["a", "c"] });
+  assert.deepEqual(configuration(BEFORE, after, [OTHERS]), wanted);
+});
+
+test("fields that were applied before are applied again, until they are taken out", () => {
+  const own = manager("console", "Apply", {
+    "f:spec": { "f:containers": { 'k:{"name":"x"}': { ".": {}, "f:image": {} } }, "f:nodes": {} },
+  });
+  const wanted = pod({ containers: [{ name: "x", image: "1" }], nodes: { n: "1" } });
+  assert.deepEqual(configuration(BEFORE, BEFORE, [OTHERS, own]), wanted);
+  const after = structuredClone(BEFORE);
+  delete after.spec.nodes;
+  assert.deepEqual(configuration(BEFORE, after, [OTHERS, own]), pod({ containers: [{ name: "x", image: "1" }] }));
+  assert.deepEqual(remaining(BEFORE, after, BEFORE), [".spec.nodes"]);
+  assert.deepEqual(remaining(BEFORE, after, after), []);
+});
+
+test("a new object is applied whole", () => {
+  assert.deepEqual(configuration(HEAD, pod({ args: [], empty: {} }), []), pod({ args: [], empty: {} }));
+});
+
+test("metrics have labels, sums and quantiles", () => {
+  const bucket = (bound, times) => `t_bucket{le="${bound}",verb="Get"} ${times}`;
+  const samples = parseMetrics(
+    ["# HELP t", 'n{verb="Get",code="a\\"b"} 2', 'n{verb="List"} 3', bucket("0.1", 50), bucket("1", 100), bucket("+Inf", 100)].join("\n"),
+  );
+  assert.equal(sum(samples, "n", {}), 5);
+  assert.equal(sum(samples, "n", { verb: "Get" }), 2);
+  assert.equal(quantile(samples, "t", 0.5, { verb: "Get" }), 0.1);
+  assert.equal(quantile(samples, "t", 0.75), 0.55);
+  assert.equal(quantile(samples, "u", 0.5), undefined);
+});

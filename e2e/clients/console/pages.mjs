@@ -1,0 +1,251 @@
+// The pages of the console about objects, what is stuck, APIs to bind, usage, servers and schemas.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
+const TEAM = "root:org-01:team-002";
+const WIDGETS = `/clusters/${TEAM}/apis/example.io/v2/namespaces/default/widgets`;
+
+/** Pages, with a text that each has. */
+export const DARK = [
+  ["objects", `/objects/${TEAM}/widgets.v2.example.io`, "ada"],
+  ["object", `/objects/${TEAM}/widgets.v2.example.io/default/ada`, "Managers of its fields"],
+  ["stuck", "/stuck/root:org-21:team-001?show=apibindings.v1alpha2.apis.kcp.io+/widgets", "Why it is not ready"],
+  ["apis", "/apis/root:org-01:team-041/root:provider/gears", "Bind in root:org-01:team-041"],
+  ["usage", `/usage/root:org-01?show=${TEAM}`, "Objects by resource"],
+  ["servers", "/servers", "Flush p99"],
+  ["diff", "/diff/root:provider/widgets", "to be changed here"],
+];
+
+async function read(admin, path) {
+  const answer = await admin.send("GET", path);
+  assert.equal(answer.status, 200, answer.text);
+  return JSON.parse(answer.text);
+}
+
+async function apply(admin, path, manager, object) {
+  const headers = { "content-type": "application/apply-patch+yaml" };
+  const answer = await admin.send("PATCH", `${path}?fieldManager=${manager}&force=true`, object, headers);
+  assert.ok(answer.status < 300, answer.text);
+}
+
+/** Puts a text into an editor, as somebody who pastes it. */
+async function paste(page, editor, text) {
+  await page.evaluate((copied) => navigator.clipboard.writeText(copied), text);
+  await editor.click();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.press("Control+v");
+}
+
+/** Returns the text of an object as the editor shows it. */
+async function textOf(page) {
+  await page.getByRole("button", { name: "Copy YAML" }).click();
+  return page.evaluate(() => navigator.clipboard.readText());
+}
+
+/** The kinds of a workspace, the objects of a kind as they come and go, and one that is changed. */
+export async function objects(page, { url, admin, look }) {
+  await page.goto(`${url}/console/objects/${TEAM}`);
+  await page.getByRole("link", { name: "Widget" }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("widgets");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/objects\/root:org-01:team-002\/widgets\.v2\.example\.io$/);
+  await page.getByRole("link", { name: "ada" }).waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await apply(admin, `${WIDGETS}/eve`, "seed", { apiVersion: "example.io/v2", kind: "Widget", metadata: { name: "eve" }, spec: {} });
+  await page.getByRole("link", { name: "eve" }).waitFor();
+  await admin.send("DELETE", `${WIDGETS}/eve`);
+  await page.getByRole("link", { name: "eve" }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Copy kubectl" }).click();
+  assert.equal(
+    await page.evaluate(() => navigator.clipboard.readText()),
+    `kubectl --server ${url}/clusters/${TEAM} get widgets.v2.example.io -A`,
+  );
+  await look(page, "objects");
+  await page.getByRole("link", { name: "ada" }).click();
+  const editor = page.getByRole("textbox", { name: "YAML of Widget ada" });
+  await editor.waitFor();
+  const button = page.getByRole("button", { name: "Apply", exact: true });
+  assert.ok(await button.isDisabled());
+
+  // The server refuses a field before anything is applied, and the page shows where.
+  const before = await textOf(page);
+  await paste(page, editor, before.replace(/color: .*/, "color: 7"));
+  await page.getByText(".spec.color: expected string, got 7").first().waitFor();
+  await page.locator(".cm-lintRange-error").waitFor();
+  assert.ok(await button.isDisabled());
+  await look(page, "object");
+
+  // Another manager has a field: the conflict names it, and the viewer may take it over.
+  const coloured = (color) => ({ apiVersion: "example.io/v2", kind: "Widget", metadata: { name: "ada" }, spec: { color } });
+  await apply(admin, `${WIDGETS}/ada`, "painter", coloured("green"));
+  await page.getByText("The object has changed on the server since you began.").waitFor();
+  await page.getByRole("button", { name: "Begin again" }).click();
+  await paste(page, editor, (await textOf(page)).replace("color: green", "color: red"));
+  await page.getByText('conflict with "painter"').waitFor();
+  await page.getByRole("button", { name: "Take these fields over" }).click();
+  await page.getByRole("cell", { name: "console" }).waitFor();
+  const changed = await read(admin, `${WIDGETS}/ada`);
+  assert.equal(changed.spec.color, "red");
+  // What the viewer did not change has its managers, and no other.
+  const own = changed.metadata.managedFields.find(({ manager }) => manager === "console");
+  assert.deepEqual([own.operation, own.fieldsV1], ["Apply", { "f:spec": { "f:color": {} } }]);
+
+  // The field is the viewer's now, and goes when they take it out.
+  await paste(page, editor, (await textOf(page)).replace(/ *color: red\n/, ""));
+  await page.getByText("The server accepts it").waitFor();
+  await button.click();
+  await page.getByRole("cell", { name: "console" }).waitFor({ state: "detached" });
+  assert.equal((await read(admin, `${WIDGETS}/ada`)).spec.color, undefined);
+  await apply(admin, `${WIDGETS}/ada`, "painter", coloured("blue"));
+}
+
+/** Values of secrets are hidden until they are shown, and a new object is made. */
+export async function secrets(page, { url, admin }) {
+  await page.goto(`${url}/console/objects/${TEAM}/secrets.v1/default?new=1`);
+  const text = ["apiVersion: v1", "kind: Secret", "metadata:", "  name: word", "  namespace: default", "stringData:", "  a: open sesame", ""];
+  const created = page.getByRole("textbox", { name: "YAML of Secret new" });
+  await created.waitFor();
+  await paste(page, created, text.join("\n"));
+  await page.getByText("The server accepts it").waitFor();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+  await page.waitForURL(/\/secrets\.v1\/default\/word$/);
+  const editor = page.getByRole("textbox", { name: "YAML of Secret word" });
+  await editor.waitFor();
+  const hidden = Buffer.from("open sesame").toString("base64");
+  assert.equal(Buffer.from((await read(admin, `/clusters/${TEAM}/api/v1/namespaces/default/secrets/word`)).data.a, "base64").toString(), "open sesame");
+  await page.getByText("Show the values first.").waitFor();
+  assert.ok(!(await editor.innerText()).includes(hidden));
+  await page.getByRole("button", { name: "Show values" }).click();
+  await page.getByText(hidden).waitFor();
+  // A list of them shows none, nor what kubectl keeps of them.
+  const path = `/clusters/${TEAM}/api/v1/namespaces/default/secrets/word`;
+  const annotations = { "kubectl.kubernetes.io/last-applied-configuration": hidden };
+  await apply(admin, path, "seed", { apiVersion: "v1", kind: "Secret", metadata: { name: "word", annotations } });
+  await page.goto(`${url}/console/objects/${TEAM}/secrets.v1`);
+  await page.getByRole("button", { name: "View YAML" }).click();
+  const shown = page.getByRole("dialog").locator("pre");
+  await shown.getByText("last-applied-configuration: ••••••").waitFor();
+  assert.ok(!(await shown.innerText()).includes(hidden));
+}
+
+/** What is stuck below a workspace and in it, and why. */
+export async function stuck(page, { url, look }) {
+  await page.goto(`${url}/console/stuck/root`);
+  await page.getByRole("row", { name: /root:org-02:stuck/ }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("org-02");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  const details = page.getByRole("complementary", { name: "Workspace root:org-02:stuck" });
+  await details.getByText("initializer root:waiting").waitFor();
+  // The address has it.
+  await page.reload();
+  await details.getByText("initializer root:waiting").waitFor();
+  await page.goto(`${url}/console/stuck/root:org-21:team-001`);
+  await page.getByRole("row", { name: /APIBinding/ }).click();
+  const chain = page.getByRole("complementary", { name: "APIBinding widgets" });
+  await chain.getByText(/naming conflict with CustomResourceDefinition/).waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await look(page, "stuck");
+  await chain.getByRole("link", { name: "Open" }).click();
+  await page.waitForURL(/\/objects\/root:org-21:team-001\/apibindings\.v1alpha2\.apis\.kcp\.io\/widgets$/);
+}
+
+/** The usage of workspaces, and limits that are set. */
+export async function usage(page, { url, admin, look }) {
+  await page.goto(`${url}/console/usage/root:org-01`);
+  await page.getByRole("row", { name: /team-003/ }).waitFor();
+  await page.getByRole("button", { name: "Objects", exact: true }).click();
+  await page.getByRole("row", { name: /team-004/ }).click();
+  const details = page.getByRole("complementary", { name: "Usage of root:org-01:team-004" });
+  await details.getByRole("button", { name: "Set limits…" }).click();
+  await details.getByLabel("Objects", { exact: true }).fill("50");
+  await details.getByRole("button", { name: "Copy insula" }).click();
+  assert.equal(
+    await page.evaluate(() => navigator.clipboard.readText()),
+    "insula ws limits root:org-01:team-004 --objects 50",
+  );
+  await details.getByRole("button", { name: "Set", exact: true }).click();
+  await details.getByText(/of 50(?!,)/).waitFor();
+  const limits = await admin.call("QuotaService/GetLimits", { workspace: "root:org-01:team-004" });
+  assert.deepEqual([limits.own.objects, limits.own.watches], [50, 0]);
+  await look(page, "usage");
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Save CSV" }).click(),
+  ]);
+  const lines = readFileSync(await download.path(), "utf8").trim().split("\n");
+  assert.match(lines[0], /^workspace,cluster,objects,bytes,/);
+  // The teams, and the one that was made while the tree was looked at.
+  assert.equal(lines.length, 1 + 42);
+}
+
+export async function servers(page, { url, look }) {
+  await page.goto(`${url}/console/servers`);
+  await page.getByText("Ready", { exact: true }).waitFor();
+  await page.getByText("Flush p99").waitFor();
+  await page.getByText("Per second").waitFor();
+  await page.getByRole("cell", { name: /answers$/ }).waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await look(page, "servers");
+  await page.getByRole("button", { name: "View YAML" }).click();
+  await page.getByRole("dialog").getByText(/listen/).first().waitFor();
+}
+
+/** A change of a schema: what breaks, and whom. */
+export async function difference(page, { url, look }) {
+  await page.goto(`${url}/console/diff/root:provider/widgets`);
+  const editor = page.getByRole("textbox", { name: "The schema after" });
+  await editor.waitFor();
+  const before = await page.getByLabel("The schema before").innerText();
+  const without = before.replace(/ +color:\n.*\n.*\n/, "");
+  assert.notEqual(without, before);
+  await paste(page, editor, without);
+  const changes = page.getByRole("region", { name: "Changes" });
+  await changes.getByText("1 change, 1 of them breaks").waitFor();
+  await changes.getByRole("button", { name: "Whom does it break?" }).click();
+  await changes.getByText("30 objects in 30 workspaces").click();
+  await changes.getByText("root:org-05:team-001").waitFor();
+  await look(page, "diff");
+}
+
+/** A tenant asks for an API, its owner approves, and the tenant binds it. */
+export async function catalogue(page, guest, { url, look }) {
+  const team = "root:org-01:team-040";
+  await guest.goto(`${url}/console/apis/${team}`);
+  await guest.getByRole("row", { name: /Gears/ }).click();
+  const offer = guest.getByRole("complementary", { name: "API Gears" });
+  await offer.getByLabel("Reason").fill("wheels that turn each other");
+  await offer.getByRole("button", { name: "Request", exact: true }).click();
+  await offer.getByText("Requested").first().waitFor();
+  await page.goto(`${url}/console/apis/root:provider`);
+  const requests = page.getByRole("region", { name: "Requests" });
+  await requests.getByText("wheels that turn each other").waitFor();
+  await look(page, "requests");
+  await requests.getByRole("button", { name: "Approve" }).click();
+  await requests.getByText("Granted").waitFor();
+  await guest.reload();
+  await offer.getByRole("checkbox").check();
+  await look(guest, "apis");
+  await offer.getByRole("button", { name: `Bind in ${team}` }).click();
+  await offer.getByText("Bound").waitFor();
+  await offer.getByRole("link", { name: "Binding" }).click();
+  await guest.getByRole("textbox", { name: "YAML of APIBinding gears" }).getByText("state: Accepted").waitFor();
+}
+
+/** Who may only look sees why they may not change anything. */
+export async function lookingOnly(guest, { url }) {
+  const team = "root:org-01:team-039";
+  await guest.goto(`${url}/console/objects/${team}/configmaps.v1/default/kube-root-ca.crt`);
+  await guest.getByText(`You may not patch configmaps in ${team}.`).waitFor();
+  assert.ok(await guest.getByRole("button", { name: "Apply", exact: true }).isDisabled());
+  await guest.goto(`${url}/console/objects/${team}/configmaps.v1`);
+  const create = guest.getByRole("button", { name: "New", exact: true });
+  await guest.getByRole("link", { name: "kube-root-ca.crt" }).first().waitFor();
+  await create.and(guest.getByTitle(`You may not create configmaps in ${team}.`)).waitFor();
+  assert.ok(await create.isDisabled());
+}
