@@ -28,8 +28,17 @@ const WORKSPACE_QUOTAS_MAX: usize = 32;
 /// in the whole workspace.
 const QUOTAS_MAX: usize = 5_000;
 
-/// Resources of the core group that a quota may name without `count/`.
-const PLAIN: &[&str] = &["configmaps", "secrets", "resourcequotas"];
+/// Resources of the core group that a quota may name without `count/`. Those of workloads are
+/// served where a workspace defines or binds them.
+const PLAIN: &[&str] = &[
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+];
 
 /// A parsed ResourceQuota.
 struct Quota {

@@ -1,6 +1,9 @@
 //! Answers in the audit log, where its policy records them.
 
-use crate::reply::{self, Form, Reply};
+use crate::{
+    query::Query,
+    reply::{self, Form, Reply},
+};
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Response, header};
 use insula_api::Json;
@@ -32,7 +35,7 @@ pub(crate) async fn record_response(record: &Record, reply: Reply) -> Reply {
         // Bodies of this server's own answers are in memory, and have no errors.
         Err(error) => {
             let refusal = Refusal::Verb(insula_catalog::Error::Internal(error.to_string()));
-            reply::refuse(&refusal, &HeaderMap::new())
+            reply::refuse(&refusal, &Query::default(), &HeaderMap::new())
         }
     };
     Reply { response, form, held }

@@ -3,7 +3,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Verb};
-use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource, registration};
+use insula_catalog::{ApiVersion, Origin, ScopeKind, Served, Subresource, registration};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use std::{cmp::Reverse, collections::BTreeMap, sync::OnceLock};
@@ -299,13 +299,18 @@ fn insert_lists(entry: &mut Json, served: &Served) {
 }
 
 /// Returns a hash of the storage version, by which clients notice a change of it. kcp's begins with
-/// the name of the cluster, which is empty for its own kinds.
+/// the name of the cluster, which is empty for its own kinds; Kubernetes' does not, and tests of
+/// both compute it.
 fn storage_version_hash(served: &Served) -> String {
     let version = served
         .alias
         .as_ref()
         .map_or(&served.api.storage_version().name, |alias| &alias.version);
-    let digest = Sha256::digest(format!("/{}/{version}/{}", served.group(), served.names().kind));
+    let slash = match served.origin {
+        Origin::System => "/",
+        Origin::Bound { .. } | Origin::Local { .. } => "",
+    };
+    let digest = Sha256::digest(format!("{slash}{}/{version}/{}", served.group(), served.names().kind));
     STANDARD.encode(&digest[..8])
 }
 

@@ -5,6 +5,7 @@ use crate::{
     negotiate::{self, Representation, Supported},
     no_workspace,
     path::{Rest, Route},
+    query::Query,
     reply::{self, Form, Replied, Reply},
     request::{Answer, Parsed},
     request_stages::{Authenticated, Permitted},
@@ -27,7 +28,7 @@ use tracing::Instrument;
 impl ApiServer {
     /// Serves one request over HTTP.
     pub async fn serve(&self, request: Request<Body>, arrival: Arrival) -> Answered {
-        let headers = request.headers().clone();
+        let (headers, uri) = (request.headers().clone(), request.uri().clone());
         let (record, meter) = (arrival.record.clone(), arrival.work.clone());
         let mut kind = RequestKind::default();
         let time = self.limits.settings.request_time;
@@ -35,7 +36,10 @@ impl ApiServer {
             let served = pin!(serve(self, request, arrival, &mut kind));
             self.guarded(time, (&record, &meter), served).await
         };
-        let reply = answer.unwrap_or_else(|refusal| reply::refuse(&refusal, &headers).into());
+        let reply = answer.unwrap_or_else(|refusal| {
+            let query = Query::parse(uri.query().unwrap_or_default());
+            reply::refuse(&refusal, &query, &headers).into()
+        });
         let Reply { response, form, held } = audit::record_response(&record, reply).await;
         let mut response = gzip::compress(response, form, &headers);
         let no_cache = HeaderValue::from_static("no-cache, private");

@@ -3,7 +3,7 @@
 
 use crate::{
     VERSION, aggregation, discovery,
-    negotiate::{self, Negotiated, Representation, Supported},
+    negotiate::{Negotiated, Representation, Supported},
     openapi::{self, serve::Payer},
     reply::{self, header_text},
     request::Answer,
@@ -29,8 +29,7 @@ const BYTES_PER_UNIT: u64 = 8;
 const VALUES: usize = 3;
 
 fn accept(request: &Permitted, supported: Supported) -> Result<Negotiated, Refusal> {
-    let header = reply::accept_header(&request.parsed.headers);
-    negotiate::accept(header.as_deref(), supported, true)
+    reply::form(&request.parsed, supported, true)
 }
 
 /// Returns the APIs of the cluster. The memory of a document about them is reserved.
@@ -85,12 +84,6 @@ fn served_in(server: &ApiServer, request: &Permitted, group: &str) -> Result<Vec
     Ok(served)
 }
 
-fn show(request: &Permitted, form: Negotiated, body: &Json) -> Response<Body> {
-    let agent = header_text(&request.parsed.headers, header::USER_AGENT);
-    let pretty = form.pretty || negotiate::pretty(request.parsed.query.get("pretty"), agent.as_deref());
-    reply::document(200, body, form.format, form.content_type(), pretty)
-}
-
 /// Answers with a document that clients cache: with a tag, and 304 for clients that have it.
 fn tagged(request: &Permitted, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let tag = discovery::etag(&bytes);
@@ -130,7 +123,7 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Permitted) -> Answer {
         let body = viewed(request, &served, discovery::aggregated_core(&served));
         return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
     }
-    Ok(show(request, form, &discovery::core_versions(address(server))))
+    Ok(reply::document(200, &discovery::core_versions(address(server)), form))
 }
 
 /// Answers `/apis`
@@ -145,7 +138,7 @@ pub(crate) fn groups(server: &ApiServer, request: &Permitted) -> Answer {
     }
     let mut body = discovery::groups(&served, address(server));
     aggregation::add_to_groups(&mut body, &extensions);
-    Ok(show(request, form, &body))
+    Ok(reply::document(200, &body, form))
 }
 
 /// Answers `/apis/<group>`
@@ -154,7 +147,7 @@ pub(crate) fn group(server: &ApiServer, request: &Permitted, group: &str) -> Ans
     let own = discovery::group(&served_in(server, request, group)?, group);
     let body = aggregation::with_group(own, group, &aggregation::services(server, request));
     let body = body.ok_or(Refusal::NotServed)?;
-    Ok(show(request, form, &body))
+    Ok(reply::document(200, &body, form))
 }
 
 /// Answers `/api/v1`, `/apis/<group>/<version>`
@@ -162,7 +155,7 @@ pub(crate) fn group_version(server: &ApiServer, request: &Permitted, group: &str
     let form = accept(request, Supported::Document)?;
     let served = served_in(server, request, group)?;
     let body = discovery::resources(&served, group, version).ok_or(Refusal::NotServed)?;
-    Ok(show(request, form, &viewed(request, &served, body)))
+    Ok(reply::document(200, &viewed(request, &served, body), form))
 }
 
 /// Answers `/thirdparty`, `/thirdparty/<group>` and `/thirdparty/<group>/<version>`
@@ -179,14 +172,13 @@ pub(crate) fn third_party(
     };
     let is_on = server.third_party_resources && request.authorized.scope().view.is_none();
     let body = is_on.then(|| third_party::document(&served, group, version)).flatten();
-    Ok(show(request, form, &body.ok_or(Refusal::NotServed)?))
+    Ok(reply::document(200, &body.ok_or(Refusal::NotServed)?, form))
 }
 
 /// Answers `/version` in a cluster.
 pub(crate) fn version(request: &Permitted) -> Answer {
-    let header = reply::accept_header(&request.parsed.headers);
-    let form = negotiate::accept(header.as_deref(), Supported::Document, false)?;
-    Ok(show(request, form, &discovery::version(VERSION)))
+    let form = reply::form(&request.parsed, Supported::Document, false)?;
+    Ok(reply::document(200, &discovery::version(VERSION), form))
 }
 
 /// Answers `/openapi/v3`

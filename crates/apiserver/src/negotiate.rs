@@ -92,7 +92,7 @@ pub struct Negotiated {
     pub format: Format,
     /// The representation of an object or a list.
     pub representation: Representation,
-    /// True if the media type has `pretty=1`.
+    /// True if JSON is indented.
     pub pretty: bool,
 }
 

@@ -3,14 +3,13 @@
 mod chunks;
 
 use crate::{
-    negotiate::{self, Format, MetaVersion, Negotiated, Representation},
-    reply::{self, Replied, Reply, header_text},
+    negotiate::{Format, MetaVersion, Negotiated, Representation},
+    reply::{self, Replied, Reply},
     request::{Answer, Parsed},
     table::{self, Columns, IncludeObject, Layout},
 };
 use axum::response::Response;
 use chunks::Chunks;
-use http::header;
 use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
@@ -52,7 +51,6 @@ pub struct Renderer {
     registry: Arc<Deps>,
     target: Target,
     form: Negotiated,
-    pretty: bool,
     include: IncludeObject,
     budget: Budget,
 }
@@ -68,7 +66,6 @@ impl Renderer {
         parsed: &Parsed,
         form: Negotiated,
     ) -> std::result::Result<Self, Refusal> {
-        let agent = header_text(&parsed.headers, header::USER_AGENT);
         let include = match form.representation {
             Representation::Table(_) => IncludeObject::parse(parsed.query.get("includeObject"))?,
             _ => IncludeObject::default(),
@@ -77,7 +74,6 @@ impl Renderer {
             registry: registry.clone(),
             target: calls::attach(registry, target).into_owned(),
             form,
-            pretty: form.pretty || negotiate::pretty(parsed.query.get("pretty"), agent.as_deref()),
             include,
             budget: parsed.budget.clone(),
         })
@@ -105,7 +101,7 @@ impl Renderer {
     async fn one(&self, code: u16, entry: &Entry) -> Result<Response> {
         let plain = self.form.representation == Representation::Object
             && self.form.format == Format::Json
-            && !self.pretty
+            && !self.form.pretty
             && entry.revision != Revision(0);
         if plain {
             let mut out = Vec::new();
@@ -158,7 +154,7 @@ impl Renderer {
 
     /// Returns the form of a list that is large enough for chunks and can be rendered in them.
     fn in_chunks(&self, total: usize) -> Option<Form> {
-        if total < reply::IN_CHUNKS_BYTES_MIN || self.form.format != Format::Json || self.pretty {
+        if total < reply::IN_CHUNKS_BYTES_MIN || self.form.format != Format::Json || self.form.pretty {
             return None;
         }
         match self.form.representation {
@@ -178,7 +174,7 @@ impl Renderer {
     /// Bytes in memory of a list that is rendered as a whole: those of its objects, or of parsed
     /// values where it cannot be rendered from stored bytes.
     fn bytes_in_flight(&self, list: &List, total: usize) -> usize {
-        let copied = self.form.format == Format::Json && !self.pretty;
+        let copied = self.form.format == Format::Json && !self.form.pretty;
         match self.form.representation {
             Representation::Object | Representation::AggregatedDiscovery if copied => total,
             Representation::Table(_) if self.include != IncludeObject::Object => list.entries.len() * ROW_BYTES,
@@ -235,7 +231,7 @@ impl Renderer {
     }
 
     fn document(&self, code: u16, body: &Json) -> Response {
-        reply::document(code, body, self.form.format, self.form.content_type(), self.pretty)
+        reply::document(code, body, self.form)
     }
 
     /// Concatenates stored bytes: nothing is parsed except for YAML and indentation.
@@ -259,7 +255,7 @@ impl Renderer {
             }
         }
         out.extend_from_slice(b"]}\n");
-        if self.form.format == Format::Json && !self.pretty {
+        if self.form.format == Format::Json && !self.form.pretty {
             return Ok(reply::bytes(200, out, self.form.content_type()));
         }
         let body: Json = serde_json::from_slice(&out).map_err(|error| Error::Internal(error.to_string()))?;

@@ -1,8 +1,10 @@
 //! Answers: refusals in the format that the client accepts, and the headers of all answers.
 
 use crate::{
-    negotiate::{self, Format},
+    negotiate::{self, Format, Negotiated, Supported},
     protobuf,
+    query::Query,
+    request::Parsed,
     status::{self, Refused},
 };
 use axum::body::Body;
@@ -44,12 +46,33 @@ pub(crate) fn record_refusal(refusal: &Refusal, record: &Record) {
     }
 }
 
-/// Answers with a refusal, in the format that the request accepts.
-pub fn refuse(refusal: &Refusal, request: &HeaderMap) -> Response<Body> {
+/// Chooses the form of the answer to a request by its `Accept` header; indented if the header or
+/// the query says so, or the client shows answers to people.
+///
+/// # Errors
+/// 406 where no range can be met.
+pub(crate) fn form(parsed: &Parsed, supported: Supported, in_protobuf: bool) -> Result<Negotiated, Refusal> {
+    let header = accept_header(&parsed.headers);
+    let form = negotiate::accept(header.as_deref(), supported, in_protobuf)?;
+    let pretty = form.pretty || is_indented(&parsed.query, &parsed.headers);
+    Ok(Negotiated { pretty, ..form })
+}
+
+fn is_indented(query: &Query, headers: &HeaderMap) -> bool {
+    let agent = header_text(headers, header::USER_AGENT);
+    negotiate::pretty(query.get("pretty"), agent.as_deref())
+}
+
+/// Answers a request of this query and these headers with a refusal, in the form that it accepts.
+pub(crate) fn refuse(refusal: &Refusal, query: &Query, request: &HeaderMap) -> Response<Body> {
     let (mut response, retry_after) = match status::refused(refusal) {
         Refused::Status(status) => {
-            let format = negotiate::accept_error(accept_header(request).as_deref());
-            let mut response = document(status.code, &status.body, format, format.content_type(), false);
+            let form = Negotiated {
+                format: negotiate::accept_error(accept_header(request).as_deref()),
+                pretty: is_indented(query, request),
+                ..Negotiated::default()
+            };
+            let mut response = document(status.code, &status.body, form);
             add_warnings(&mut response, refusal.parts().1);
             (response, status.retry_after)
         }
@@ -124,12 +147,12 @@ pub fn accept_header(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// Answers with a JSON document in a format; 500 if it cannot be written in that format.
-pub fn document(code: u16, body: &Json, format: Format, content_type: &'static str, pretty: bool) -> Response<Body> {
-    match encoded(body, format, pretty) {
-        Ok(encoded) => bytes(code, encoded, content_type),
+/// Answers with a JSON document in a form; 500 if it cannot be written in that form.
+pub fn document(code: u16, body: &Json, form: Negotiated) -> Response<Body> {
+    match encoded(body, form.format, form.pretty) {
+        Ok(encoded) => bytes(code, encoded, form.content_type()),
         Err(error) => {
-            tracing::error!(error, ?format, "an answer cannot be encoded");
+            tracing::error!(error, format = ?form.format, "an answer cannot be encoded");
             let failed = status::status(&Error::Internal(error));
             let text = failed.body.to_string() + "\n";
             bytes(failed.code, text.into_bytes(), Format::Json.content_type())
@@ -236,8 +259,11 @@ mod tests {
     #[test]
     fn documents_that_cannot_be_encoded_are_answered_with_500() {
         let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget"});
-        let content_type = Format::Protobuf.content_type();
-        let response = document(200, &widget, Format::Protobuf, content_type, false);
+        let form = Negotiated {
+            format: Format::Protobuf,
+            ..Negotiated::default()
+        };
+        let response = document(200, &widget, form);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
     }

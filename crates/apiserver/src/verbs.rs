@@ -80,8 +80,7 @@ impl ResourceRequest<'_> {
 
     /// Chooses the form of an answer in a kind that has a form in protobuf or has none.
     pub(crate) fn negotiate_kind(&self, supported: Supported, in_protobuf: bool) -> Result<Negotiated, Refusal> {
-        let header = reply::accept_header(&self.request.parsed.headers);
-        negotiate::accept(header.as_deref(), supported, in_protobuf)
+        reply::form(&self.request.parsed, supported, in_protobuf)
     }
 
     /// Returns the renderer of a form.

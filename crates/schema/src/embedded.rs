@@ -82,6 +82,16 @@ pub(crate) fn tidy_metadata(metadata: &mut Json) {
     });
 }
 
+/// Removes the defaults of fields that object metadata does not have. Defaults come after pruning,
+/// so that these fields would stay; Kubernetes prunes embedded metadata after its defaults, too.
+pub(crate) fn drop_unknown_defaults(metadata: &mut Node) {
+    for (name, node) in &mut metadata.properties {
+        if shape(name).is_none() {
+            node.default = None;
+        }
+    }
+}
+
 /// Returns the paths below metadata of its unknown fields.
 pub(crate) fn unknown_metadata(metadata: &Json) -> impl Iterator<Item = String> {
     let mut found = Vec::new();

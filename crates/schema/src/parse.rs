@@ -184,6 +184,12 @@ fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, lowering: &mut Low
             .map(|(n, s)| (n.as_str().into(), lower(s, &at.key(n), base, lowering)))
             .collect();
     }
+    if node.embedded {
+        let metadata = node.properties.iter_mut().find(|(name, _)| &**name == "metadata");
+        if let Some((_, metadata)) = metadata {
+            crate::embedded::drop_unknown_defaults(metadata);
+        }
+    }
     if let Some(items @ Json::Object(_)) = schema.get("items") {
         node.items = Some(Box::new(lower(items, &at.field("items"), base, lowering)));
     }

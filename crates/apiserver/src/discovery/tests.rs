@@ -107,14 +107,19 @@ fn terminating_resources_cannot_be_created() {
 
 #[test]
 fn the_storage_version_shows_as_a_hash() {
-    let list = resources(&golden(), "golden.example.com", "v10").expect("is served");
-    // First eight bytes of SHA-256 of "/golden.example.com/v1/Widget", whatever version is looked
-    // at.
-    let digest = Sha256::digest("/golden.example.com/v1/Widget");
-    assert_eq!(
-        list["resources"][0]["storageVersionHash"],
-        json!(STANDARD.encode(&digest[..8]))
-    );
+    let mut served = golden();
+    let (system, binding) = (served[0].origin.clone(), "widgets".into());
+    for (origin, hashed) in [
+        (Origin::Bound { binding }, "golden.example.com/v1/Widget"),
+        (system, "/golden.example.com/v1/Widget"),
+    ] {
+        served[0].origin = origin;
+        let list = resources(&served, "golden.example.com", "v10").expect("is served");
+        // First eight bytes of SHA-256, whatever version is looked at.
+        let digest = Sha256::digest(hashed);
+        let want = json!(STANDARD.encode(&digest[..8]));
+        assert_eq!(list["resources"][0]["storageVersionHash"], want);
+    }
 }
 
 #[test]

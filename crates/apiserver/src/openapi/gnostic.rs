@@ -4,7 +4,7 @@
 //!
 //! The tables map names of JSON to gnostic's field numbers. JSON's maps are lists of pairs in
 //! gnostic; alternatives of JSON are wrapped in a message each. Values without a schema are YAML
-//! texts, and JSON is valid YAML.
+//! texts in block style, as gnostic writes them: there are clients that compare the text.
 
 use crate::protobuf::write::{bytes, double, varint};
 use insula_api::Json;
@@ -239,7 +239,9 @@ fn pairs(at: u32, around: &'static [u32], of: &'static Message, map: Option<&Map
 }
 
 fn any(value: &Json, out: &mut Vec<u8>) {
-    text(2, &value.to_string(), out);
+    // JSON is YAML, too.
+    let yaml = serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string());
+    text(2, &yaml, out);
 }
 
 fn text(number: u32, text: &str, out: &mut Vec<u8>) {
@@ -257,6 +259,10 @@ fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn is_printable(text: &str) -> bool {
+        text.chars().all(|c| !c.is_control())
+    }
 
     /// Decodes a message as `protoc --decode_raw` does: field numbers with their values.
     fn shown(mut wire: &[u8]) -> Option<String> {
@@ -287,7 +293,9 @@ mod tests {
                     let (inner, rest) = wire.split_at_checked(size)?;
                     wire = rest;
                     match std::str::from_utf8(inner) {
-                        Ok(text) if text.chars().all(|c| !c.is_control()) => format!("\"{text}\""),
+                        Ok(text) if is_printable(text) => format!("\"{text}\""),
+                        // YAML, in lines.
+                        Ok(text) if text.ends_with('\n') && text.lines().all(is_printable) => format!("{text:?}"),
                         _ => format!("{{{}}}", shown(inner)?),
                     }
                 }
@@ -318,9 +326,9 @@ mod tests {
             r##"8:{1:{1:{2:"body" 3:"body" 4:1 5:{22:{1:"object"}}}}} 8:{1:{2:{3:{2:"query" 4:"dryRun" 6:"string"}}}} "##,
             r##"9:{1:{1:"200" 2:{1:{1:"OK" 2:{1:{1:"#/definitions/A"}}}}}}} "##,
             r##"9:{1:{2:{4:{1:1 2:"path" 4:"name" 5:"string"}}}}}}} "##,
-            r##"9:{1:{1:"A" 2:{5:{2:"[1]"} 17:3 19:"a" 19:"b" 21:{2:0} 22:{1:"object"} "##,
-            r##"25:{1:{1:"a" 2:{22:{1:"array"} 23:{1:{1:"#/definitions/B"}}}} 1:{1:"b" 2:{9:0.5 20:{2:""x""} 20:{2:"1"}}}} "##,
-            r##"31:{1:"x-kubernetes-group-version-kind" 2:{2:"[{"kind":"A"}]"}}}}}"##,
+            r##"9:{1:{1:"A" 2:{5:{2:"- 1\n"} 17:3 19:"a" 19:"b" 21:{2:0} 22:{1:"object"} "##,
+            r##"25:{1:{1:"a" 2:{22:{1:"array"} 23:{1:{1:"#/definitions/B"}}}} 1:{1:"b" 2:{9:0.5 20:{2:"x\n"} 20:{2:"1\n"}}}} "##,
+            r##"31:{1:"x-kubernetes-group-version-kind" 2:{2:"- kind: A\n"}}}}}"##,
         );
         assert_eq!(shown(&encoded(&document)).as_deref(), Some(want));
     }

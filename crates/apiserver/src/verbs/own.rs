@@ -76,7 +76,7 @@ fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warn
         }
         SubresourceBody::Document(document) => {
             let form = request.negotiate(Supported::Object)?;
-            reply::document(code, &document, form.format, form.format.content_type(), form.pretty).into()
+            reply::document(code, &document, form).into()
         }
     };
     reply::add_warnings(&mut reply.response, &[&*request.warnings, warnings].concat());

@@ -88,5 +88,5 @@ impl ResourceRequest<'_> {
 
 /// Answers a creation that stores nothing.
 fn created(answer: &Json, form: Negotiated) -> Response {
-    reply::document(201, answer, form.format, form.format.content_type(), form.pretty)
+    reply::document(201, answer, form)
 }

@@ -61,13 +61,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answ
         _ => return Err(request.not_supported(verb)),
     };
     let shown = represented(request, scale, form.representation)?;
-    Ok(reply::document(
-        200,
-        &shown,
-        form.format,
-        form.content_type(),
-        form.pretty,
-    ))
+    Ok(reply::document(200, &shown, form))
 }
 
 /// Returns a Scale in a representation: itself, a row, or its metadata.

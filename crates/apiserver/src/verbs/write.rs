@@ -145,7 +145,7 @@ impl ResourceRequest<'_> {
             Deleted::Gone(entry) => {
                 let named = self.target.served.api.named();
                 let gone = status::deleted(&named, &self.name, &entry.object.meta.uid.to_string());
-                let mut response = reply::document(200, &gone.body, form.format, form.format.content_type(), false);
+                let mut response = reply::document(200, &gone.body, form);
                 reply::add_warnings(&mut response, &warnings);
                 Ok(response)
             }
