@@ -25,6 +25,7 @@
 //! start.
 
 mod audit;
+pub mod baseline;
 mod commit;
 mod errors;
 mod keys;
@@ -90,7 +91,12 @@ pub struct Options {
     pub accept_old_versions: bool,
     /// Time between two comparisons of the copy in this process with etcd.
     pub audit_interval: Duration,
+    /// Runs the decoding of pages, which threads of the caller may do beside one another.
+    pub aside: Aside,
 }
+
+/// A function that runs some work, now or on another thread.
+pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 /// Credentials of a connection.
 #[derive(Clone, Default)]
@@ -120,6 +126,7 @@ impl Options {
             instance,
             accept_old_versions: false,
             audit_interval: Duration::from_secs(300),
+            aside: Arc::new(|work| work()),
         }
     }
 }
@@ -337,7 +344,7 @@ async fn load(members: &Members, keys: &Keys) -> Result<(Loaded, Vec<Entry>), Mi
         entries.extend::<Vec<Entry>>(page);
         Ok(())
     };
-    let loaded = mirror::load(&mut member.kv, keys, take).await;
+    let loaded = mirror::load(&mut member.kv, (keys, &options.aside), take).await;
     match &loaded {
         Ok(loaded) => {
             let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);

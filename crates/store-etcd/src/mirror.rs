@@ -1,6 +1,7 @@
 //! Copy of etcd's state in this process: the first load, the watch that follows it, and its repair.
 
 use crate::{
+    Aside,
     errors::too_large_to_read,
     keys::Keys,
     members::{Member, Members, Pauses},
@@ -11,7 +12,7 @@ use etcd_client::{Error, Event, EventType, GetOptions, KeyValue, KvClient, Watch
 use insula_api::{Object, ObjectKey, Revision};
 use insula_store::{Commit, Entry, FORMAT, Reload};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 /// Objects in a page of the load.
 const PAGE_MAX: i64 = 2000;
@@ -58,12 +59,12 @@ pub(crate) struct Mirror {
 /// while the next one is read.
 pub(crate) async fn load(
     kv: &mut KvClient,
-    keys: &Keys,
+    (keys, aside): (&Keys, &Aside),
     mut take: impl FnMut(Revision, u64, Vec<Entry>) -> Result<(), MirrorError>,
 ) -> Result<Loaded, MirrorError> {
     let (mut start, end) = keys.objects();
     let (mut at, mut limit, mut format) = (None, PAGE_MAX, None);
-    let mut decoding: VecDeque<JoinHandle<Result<Decoded, MirrorError>>> = VecDeque::new();
+    let mut decoding: VecDeque<oneshot::Receiver<Result<Decoded, MirrorError>>> = VecDeque::new();
     loop {
         let mut options = GetOptions::new().with_range(end.clone()).with_limit(limit);
         if let Some((revision, _)) = at {
@@ -86,12 +87,19 @@ pub(crate) async fn load(
             start = [last.key(), &[0]].concat();
         }
         let keys_of_page = keys.clone();
-        decoding.push_back(tokio::task::spawn_blocking(move || decode(&keys_of_page, &kvs)));
+        let (done, decoded) = oneshot::channel();
+        aside(Box::new(move || {
+            // The load may have ended.
+            let _ = done.send(decode(&keys_of_page, &kvs));
+        }));
+        decoding.push_back(decoded);
         let reached = Revision(revision.unsigned_abs());
         while decoding.len() > if more { DECODED_MAX } else { 0 }
             && let Some(decoded) = decoding.pop_front()
         {
-            let decoded = decoded.await.map_err(|error| MirrorError::Other(error.to_string()))??;
+            let decoded = decoded
+                .await
+                .map_err(|_| MirrorError::Other("a page was not decoded".into()))??;
             format = format.or(decoded.format);
             take(reached, cluster, decoded.entries)?;
         }
@@ -351,7 +359,7 @@ impl Mirror {
             Ok(())
         };
         let loaded = tokio::select! {
-            loaded = load(&mut member.kv, &self.keys, merge) => loaded?,
+            loaded = load(&mut member.kv, (&self.keys, &self.members.options().aside), merge) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
         };
         self.sessions

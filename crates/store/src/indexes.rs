@@ -14,14 +14,17 @@ use std::{
     sync::Arc,
 };
 
+/// A function that passes on each value that an object is found by.
+pub type Values = fn(&ObjectKey, &Object, &mut dyn FnMut(&str));
+
 /// An index, a `static` of the crate that reads it. It is built when it is read first, and follows
 /// all commits from then on.
 pub struct Index {
     /// The resource whose objects are in it, in every cluster.
     pub resource: fn() -> ResourceId,
-    /// Passes each value that an object is found by. Called under the lock of the state, so that
-    /// it has to be cheap; the same object always has the same values.
-    pub values: fn(&ObjectKey, &Object, &mut dyn FnMut(&str)),
+    /// The values of an object. Called under the lock of the state, so that it has to be cheap; the
+    /// same object always has the same values.
+    pub values: Values,
 }
 
 impl Index {

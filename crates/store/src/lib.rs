@@ -35,7 +35,7 @@ mod watch;
 use insula_api::{Revision, Scope};
 use std::pin::Pin;
 
-pub use indexes::Index;
+pub use indexes::{Index, Values};
 pub use log::{Change, Prior};
 pub use measures::{FileMeasures, Measures};
 pub use memory::MemoryStore;
