@@ -133,7 +133,7 @@ fn options(config: &EtcdConfig, instance: u64) -> EtcdOptions {
         attempt_timeout: Duration::from_secs(config.attempt_seconds),
         accept_old_versions: config.accept_old_versions,
         credentials: Arc::new(move || credentials(&files).map_err(|error| error.to_string())),
-        aside: Arc::new(|work| drop(tokio::task::spawn_blocking(work))),
+        executor: Arc::new(|work| drop(tokio::task::spawn_blocking(work))),
         ..EtcdOptions::new(instance)
     }
 }

@@ -92,11 +92,11 @@ pub struct Options {
     /// Time between two comparisons of the copy in this process with etcd.
     pub audit_interval: Duration,
     /// Runs the decoding of pages, which threads of the caller may do beside one another.
-    pub aside: Aside,
+    pub executor: BlockingExecutor,
 }
 
 /// A function that runs some work, now or on another thread.
-pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
+pub type BlockingExecutor = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 /// Credentials of a connection.
 #[derive(Clone, Default)]
@@ -126,7 +126,7 @@ impl Options {
             instance,
             accept_old_versions: false,
             audit_interval: Duration::from_secs(300),
-            aside: Arc::new(|work| work()),
+            executor: Arc::new(|work| work()),
         }
     }
 }
@@ -344,7 +344,7 @@ async fn load(members: &Members, keys: &Keys) -> Result<(Loaded, Vec<Entry>), Mi
         entries.extend::<Vec<Entry>>(page);
         Ok(())
     };
-    let loaded = mirror::load(&mut member.kv, (keys, &options.aside), take).await;
+    let loaded = mirror::load(&mut member.kv, (keys, &options.executor), take).await;
     match &loaded {
         Ok(loaded) => {
             let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);

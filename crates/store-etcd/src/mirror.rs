@@ -1,7 +1,7 @@
 //! Copy of etcd's state in this process: the first load, the watch that follows it, and its repair.
 
 use crate::{
-    Aside,
+    BlockingExecutor,
     errors::too_large_to_read,
     keys::Keys,
     members::{Member, Members, Pauses},
@@ -59,7 +59,7 @@ pub(crate) struct Mirror {
 /// while the next one is read.
 pub(crate) async fn load(
     kv: &mut KvClient,
-    (keys, aside): (&Keys, &Aside),
+    (keys, executor): (&Keys, &BlockingExecutor),
     mut take: impl FnMut(Revision, u64, Vec<Entry>) -> Result<(), MirrorError>,
 ) -> Result<Loaded, MirrorError> {
     let (mut start, end) = keys.objects();
@@ -88,7 +88,7 @@ pub(crate) async fn load(
         }
         let keys_of_page = keys.clone();
         let (done, decoded) = oneshot::channel();
-        aside(Box::new(move || {
+        executor(Box::new(move || {
             // The load may have ended.
             let _ = done.send(decode(&keys_of_page, &kvs));
         }));
@@ -359,7 +359,7 @@ impl Mirror {
             Ok(())
         };
         let loaded = tokio::select! {
-            loaded = load(&mut member.kv, (&self.keys, &self.members.options().aside), merge) => loaded?,
+            loaded = load(&mut member.kv, (&self.keys, &self.members.options().executor), merge) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
         };
         self.sessions

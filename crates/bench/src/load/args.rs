@@ -110,6 +110,12 @@ pub struct Arguments {
     /// Rounds of `contention`; ratios are medians of the rounds.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Store of the servers: embedded, memory, or etcd://HOST:PORT. An etcd should be a fresh one.
+    #[arg(long, default_value = "embedded", conflicts_with = "server")]
+    pub(crate) store: String,
+    /// Servers on one etcd, which the connections are spread over.
+    #[arg(long, default_value_t = 1)]
+    servers: usize,
     /// Use a running server by its administrator's kubeconfig instead. It should be a fresh one.
     #[arg(long, value_name = "KUBECONFIG")]
     pub(crate) server: Option<PathBuf>,
@@ -134,7 +140,20 @@ impl Arguments {
         self.measurement == Measurement::All || self.measurement == measurement
     }
 
-    /// Returns the numbers of workspaces to measure with. A running server is measured once.
+    /// Returns the URL of the etcd that the store is on.
+    pub(crate) fn etcd(&self) -> Option<String> {
+        let members = self.store.strip_prefix("etcd://")?;
+        let first = members.split(',').next().unwrap_or(members);
+        Some(format!("http://{first}"))
+    }
+
+    /// Returns the number of servers to start. A store of its own has one.
+    pub(crate) fn servers(&self) -> usize {
+        if self.etcd().is_some() { self.servers.max(1) } else { 1 }
+    }
+
+    /// Returns the numbers of workspaces to measure with. A running server and an etcd, which keep
+    /// what was made before, are measured once.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         let sizes = if self.quick {
             vec![1, 50]
@@ -142,9 +161,9 @@ impl Arguments {
             self.workspaces.clone()
         };
         let sizes: Vec<usize> = sizes.into_iter().map(|size| size.max(1)).collect();
-        match self.server {
-            Some(_) => sizes.into_iter().take(1).collect(),
-            None => sizes,
+        match self.server.is_some() || self.etcd().is_some() {
+            true => sizes.into_iter().take(1).collect(),
+            false => sizes,
         }
     }
 
@@ -206,6 +225,18 @@ mod tests {
         let parse = |words: &[&str]| Arguments::try_parse_from(words).expect("parses");
         assert_eq!(parse(&["l", "create", "--workspaces", "0,7"]).sizes(), [1, 7]);
         assert_eq!(parse(&["l", "--server", "f", "--workspaces", "5,7"]).sizes(), [5]);
+        let on_etcd = parse(&[
+            "l",
+            "--store",
+            "etcd://h:1,h:2",
+            "--servers",
+            "3",
+            "--workspaces",
+            "5,7",
+        ]);
+        assert_eq!((on_etcd.sizes(), on_etcd.servers()), (vec![5], 3));
+        assert_eq!(on_etcd.etcd().as_deref(), Some("http://h:1"));
+        assert_eq!(parse(&["l", "--servers", "3"]).servers(), 1);
         assert!(parse(&["l", "list"]).wants(Measurement::List));
         assert!(!parse(&["l", "list"]).wants(Measurement::Get));
         assert!(parse(&["l"]).wants(Measurement::Get));

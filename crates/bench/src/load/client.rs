@@ -36,10 +36,11 @@ const STREAMS_PER_CONNECTION: usize = 100;
 
 /// A client that distributes requests over its connections in turn.
 pub(crate) struct Client {
-    connections: Vec<SendRequest<Full<Bytes>>>,
+    /// Connections with the authority of their server.
+    connections: Vec<(String, SendRequest<Full<Bytes>>)>,
     next: AtomicUsize,
     refused: AtomicUsize,
-    address: Address,
+    addresses: Vec<Address>,
 }
 
 #[derive(Clone)]
@@ -50,29 +51,31 @@ struct Address {
 }
 
 impl Client {
-    /// Connects as the user of the kubeconfig's context `base`.
-    pub(crate) async fn connect(kubeconfig: &Path, connections: usize) -> Result<Self> {
-        let address = Address::read(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
-        Self::open(address, connections).await
+    /// Connects as the user of the kubeconfigs' context `base`, to their servers in turn.
+    pub(crate) async fn connect<P: AsRef<Path>>(kubeconfigs: &[P], connections: usize) -> Result<Self> {
+        let read = |path: &P| Address::read(path.as_ref()).with_context(|| path.as_ref().display().to_string());
+        let addresses = kubeconfigs.iter().map(read).collect::<Result<Vec<_>>>()?;
+        Self::open(addresses, connections).await
     }
 
-    async fn open(address: Address, count: usize) -> Result<Self> {
+    async fn open(addresses: Vec<Address>, count: usize) -> Result<Self> {
         let mut connections = Vec::new();
-        for _ in 0..count.max(1) {
-            connections.push(address.connect().await?);
+        for address in addresses.iter().cycle().take(count.max(addresses.len())) {
+            let authority = format!("{}:{}", address.host, address.port);
+            connections.push((authority, address.connect().await?));
         }
         Ok(Client {
             connections,
             next: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
-            address,
+            addresses,
         })
     }
 
     /// Returns a client of the same user on separate connections, enough for this number of endless
     /// streams.
     pub(crate) async fn for_streams(&self, streams: usize) -> Result<Self> {
-        Self::open(self.address.clone(), streams.div_ceil(STREAMS_PER_CONNECTION)).await
+        Self::open(self.addresses.clone(), streams.div_ceil(STREAMS_PER_CONNECTION)).await
     }
 
     /// Returns the number of connections.
@@ -142,8 +145,8 @@ impl Client {
 
     async fn begin(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<http::Response<Incoming>> {
         let index = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
-        let mut connection = self.connections[index].clone();
-        let uri = format!("https://{}:{}{path}", self.address.host, self.address.port);
+        let (authority, mut connection) = self.connections[index].clone();
+        let uri = format!("https://{authority}{path}");
         let request = Request::builder()
             .method(method)
             .uri(uri)

@@ -55,7 +55,7 @@ impl Flood {
 /// Sends until standard input ends: half of the clients read pages, half of them create.
 pub(super) async fn send(arguments: &Arguments) -> Result<()> {
     let kubeconfig = arguments.server.as_deref().context("a flood needs --server")?;
-    let client = Client::connect(kubeconfig, arguments.connections).await?;
+    let client = Client::connect(&[kubeconfig], arguments.connections).await?;
     std::thread::spawn(|| {
         // An error ends the flood, too.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());

@@ -43,7 +43,7 @@ pub(super) async fn everything(
     workspaces: usize,
     report: &mut Report,
 ) -> Result<()> {
-    let client = Client::connect(server.kubeconfig(), arguments.connections).await?;
+    let client = Client::connect(server.kubeconfigs(), arguments.connections).await?;
     let run = Run {
         arguments,
         server,

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
 use std::{
     fs::{self, File},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -16,32 +16,60 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 const TICKS_PER_SECOND: u64 = 100;
 const LOG_TAIL_LINES: usize = 12;
 
-/// A server that this process started, or a running one.
+/// Keys that all servers on one etcd have, in their data directories.
+const SHARED_KEYS: [&str; 3] = ["ca.crt", "ca.key", "service-accounts.key"];
+
+/// A server that this process started, or a running one; or several on one etcd, whose CPU time and
+/// memory are added.
 pub(crate) struct Server {
-    child: Option<Child>,
-    pid: Option<u32>,
-    kubeconfig: PathBuf,
-    dir: Option<TempDir>,
+    started: Vec<Started>,
+    pids: Vec<u32>,
+    kubeconfigs: Vec<PathBuf>,
+}
+
+struct Started {
+    child: Child,
+    dir: TempDir,
 }
 
 impl Server {
-    /// Starts an empty server and waits until it is ready, or connects to the running server in the
-    /// arguments.
+    /// Starts empty servers and waits until they are ready, or connects to the running server in
+    /// the arguments.
     pub(crate) async fn start(arguments: &Arguments) -> Result<Self> {
-        if let Some(kubeconfig) = &arguments.server {
-            let kubeconfig = kubeconfig.clone();
-            return Ok(Server {
-                child: None,
-                pid: arguments.pid,
-                kubeconfig,
-                dir: None,
-            });
+        let mut server = Server {
+            started: Vec::new(),
+            pids: arguments.pid.into_iter().collect(),
+            kubeconfigs: arguments.server.iter().cloned().collect(),
+        };
+        if arguments.server.is_none() {
+            for _ in 0..arguments.servers() {
+                server.add(arguments)?;
+                server.ready().await.with_context(|| server.log_tail())?;
+            }
         }
+        Ok(server)
+    }
+
+    fn add(&mut self, arguments: &Arguments) -> Result<()> {
         let dir = tempfile::Builder::new().prefix("insula-load-").tempdir()?;
         let kubeconfig = dir.path().join("admin.kubeconfig");
         let log = File::create(dir.path().join("server.log"))?;
+        if let Some(first) = self.started.first() {
+            let [from, to] = [&first.dir, &dir].map(|dir| dir.path().join("data/pki"));
+            fs::create_dir_all(&to)?;
+            for name in SHARED_KEYS {
+                fs::copy(from.join(name), to.join(name))?;
+            }
+        }
         let child = Command::new(&arguments.binary)
-            .args(["start", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args([
+                "start",
+                "--listen",
+                "127.0.0.1:0",
+                "--store",
+                &arguments.store,
+                "--data-dir",
+            ])
             .arg(dir.path().join("data"))
             .arg("--kubeconfig")
             .arg(&kubeconfig)
@@ -54,24 +82,22 @@ impl Server {
                     arguments.binary.display()
                 )
             })?;
-        let pid = Some(child.id());
-        let mut server = Server {
-            child: Some(child),
-            pid,
-            kubeconfig,
-            dir: Some(dir),
-        };
-        server.ready().await.with_context(|| server.log_tail())?;
-        Ok(server)
+        self.pids.push(child.id());
+        self.kubeconfigs.push(kubeconfig);
+        self.started.push(Started { child, dir });
+        Ok(())
     }
 
+    /// Waits until the server that was started last is ready.
     async fn ready(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+            let child = self.started.last_mut().map(|started| &mut started.child);
+            if let Some(status) = child.and_then(|child| child.try_wait().ok().flatten()) {
                 bail!("the server ended: {status}");
             }
-            if let Ok(client) = Client::connect(&self.kubeconfig, 1).await
+            let last = &self.kubeconfigs[self.kubeconfigs.len().saturating_sub(1)..];
+            if let Ok(client) = Client::connect(last, 1).await
                 && let Ok((code, _)) = client.send(Method::GET, "/readyz", None).await
                 && code.is_success()
             {
@@ -84,29 +110,39 @@ impl Server {
         }
     }
 
-    /// Returns the kubeconfig of the administrator.
-    pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    /// Returns the kubeconfigs of the administrator, one of each server.
+    pub(crate) fn kubeconfigs(&self) -> &[PathBuf] {
+        &self.kubeconfigs
     }
 
-    /// Returns the CPU time of all threads of the server so far.
+    /// Returns the CPU time of all threads of the servers so far.
     pub(crate) fn cpu(&self) -> Option<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid?)).ok()?;
-        cpu_of(&stat).ok()
+        let cpu = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            cpu_of(&stat).ok()
+        };
+        let all: Vec<Duration> = self.pids.iter().map(cpu).collect::<Option<_>>()?;
+        (!all.is_empty()).then(|| all.iter().sum())
     }
 
-    /// Returns the resident memory in bytes.
+    /// Returns the resident memory of the servers in bytes.
     pub(crate) fn rss(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().ok()?;
-        Some(kibibytes * 1024)
+        let rss = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().ok()?;
+            Some(kibibytes * 1024)
+        };
+        let all: Vec<u64> = self.pids.iter().map(rss).collect::<Option<_>>()?;
+        (!all.is_empty()).then(|| all.iter().sum())
     }
 
-    /// Returns the last lines of the server's log.
+    /// Returns the last lines of the log of the server that was started last.
     pub(crate) fn log_tail(&self) -> String {
-        let Some(dir) = &self.dir else { return String::new() };
-        let text = fs::read_to_string(dir.path().join("server.log")).unwrap_or_default();
+        let Some(last) = self.started.last() else {
+            return String::new();
+        };
+        let text = fs::read_to_string(last.dir.path().join("server.log")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
@@ -114,7 +150,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
+        for Started { child, .. } in &mut self.started {
             // Its directory is removed with it, so that it has nothing to finish.
             drop(child.kill());
             drop(child.wait());

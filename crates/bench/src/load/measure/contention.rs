@@ -90,7 +90,7 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
                 },
                 Beside::Flood => Some(run.server),
             };
-            let flood = flooded.map(|server| Flood::start(server.kubeconfig(), run.arguments));
+            let flood = flooded.map(|server| Flood::start(&server.kubeconfigs()[0], run.arguments));
             let flood = flood.transpose()?;
             tokio::time::sleep(RISE).await;
             let (gets, creates) = paced(run, &client, trials.len()).await?;
@@ -149,7 +149,7 @@ async fn other_server(run: &Run<'_>) -> Result<Server> {
     let other = Run {
         arguments: run.arguments,
         server: &server,
-        client: Client::connect(server.kubeconfig(), run.arguments.connections).await?,
+        client: Client::connect(server.kubeconfigs(), run.arguments.connections).await?,
         workspaces: tenants,
         bound: tenants,
         filled: RefCell::default(),

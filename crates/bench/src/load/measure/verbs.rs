@@ -5,9 +5,10 @@ use crate::load::{
     report::Report,
     world::{self, Bodies},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use bytes::Bytes;
 use http::Method;
+use insula_store_etcd::baseline::Puts;
 
 /// Lists of one measurement.
 const LISTS: usize = 200;
@@ -19,6 +20,9 @@ const VERSIONS: [(&str, &str); 2] = [("v1", "stored version"), ("v2", "converted
 
 /// Creates in the stored version at every number of clients, and in the other one at the largest.
 pub(super) async fn create(run: &Run<'_>, report: &mut Report) -> Result<()> {
+    if let Some(endpoint) = run.arguments.etcd() {
+        put(run, report, &endpoint).await.context("putting into etcd")?;
+    }
     let many = run.arguments.many();
     let stored = run
         .arguments
@@ -37,6 +41,25 @@ pub(super) async fn create(run: &Run<'_>, report: &mut Report) -> Result<()> {
             })
             .await?;
         report.add(measured.row(&format!("create, {name}"), run.workspaces, clients));
+    }
+    Ok(())
+}
+
+/// Puts the bytes of the same objects into etcd itself, without a server.
+async fn put(run: &Run<'_>, report: &mut Report, endpoint: &str) -> Result<()> {
+    let puts = Puts::connect(endpoint).await.map_err(Error::msg)?;
+    let bodies = Bodies::new(VERSIONS[0].0);
+    for clients in run.arguments.clients() {
+        let requests = run.arguments.requests();
+        let count = if clients == 1 { requests / 5 } else { requests };
+        let measured = run
+            .closed_loop(clients, count, |n| {
+                let name = format!("{clients}-{n:07}");
+                let put = (puts.clone(), bodies.named(&name).to_vec());
+                async move { put.0.put(&name, put.1).await.map_err(Error::msg) }
+            })
+            .await?;
+        report.add(measured.row("etcd itself, put", run.workspaces, clients));
     }
     Ok(())
 }
