@@ -21,6 +21,8 @@ pub const PROVIDERS: [&str; 2] = ["p0", "p1"];
 const OBJECTS: [&str; 2] = ["a", "b"];
 const MAPS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
 const VERSIONS: [&str; 2] = ["v1", "v2"];
+/// Name of a schema of the providers, and of its rules.
+const OF_RELEASE: &str = "r1.widgets.example.io";
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -29,6 +31,9 @@ pub enum Op {
     Create(String, &'static str, Json),
     /// Changes an object: path, resource, apiVersion, name, merge patch.
     Patch(String, &'static str, &'static str, &'static str, Json),
+    /// Adds a second mark to an object, which its other writers keep, or replaces its first one:
+    /// path, resource, apiVersion, name, true for the second.
+    Mark(String, &'static str, &'static str, String, bool),
     /// Deletes an object: path, resource, apiVersion, name.
     Delete(String, &'static str, &'static str, &'static str),
     /// Writes a field of an object in a version, new or not: tenant, kind, version, name, field.
@@ -82,7 +87,7 @@ impl Op {
             "apiextensions.k8s.io/v1",
             "gadgets.acme.io",
         );
-        match dice.weighted(&[30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1, 3, 2, 4, 1, 3, 3, 1]) {
+        match dice.weighted(&[30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1, 3, 2, 4, 1, 3, 3, 1, 12]) {
             0 => Op::Write(tenant, kind, version, name, field),
             1 => Op::Delete(place(), "widgets", "example.io/v1", name),
             2 => Op::Get(tenant, version, name),
@@ -117,8 +122,27 @@ impl Op {
                 json!({"spec": {"versions": yaml::definition(release)["spec"]["versions"]}}),
             ),
             18 => Op::Create(place(), "apiconversions", yaml::rules_named(definitions.2)),
-            _ => Op::Delete(place(), "apiconversions", "apis.kcp.io/v1alpha1", definitions.2),
+            19 => Op::Delete(place(), "apiconversions", "apis.kcp.io/v1alpha1", definitions.2),
+            _ => Op::choose_mark(dice, tenant),
         }
+    }
+
+    /// Chooses a mark on one of few objects, so that marks meet.
+    fn choose_mark(dice: &Dice, tenant: &str) -> Op {
+        let provider = format!("root:{}", PROVIDERS[0]);
+        let (path, resource, version, name) = match dice.below(5) {
+            0 => ("root".to_owned(), "workspaces", "tenancy.kcp.io/v1alpha1", tenant),
+            1 => (provider, "apiresourceschemas", "apis.kcp.io/v1alpha1", OF_RELEASE),
+            2 => (provider, "apiconversions", "apis.kcp.io/v1alpha1", OF_RELEASE),
+            3 => (provider, "apiexports", "apis.kcp.io/v1alpha2", "widgets"),
+            _ => (
+                format!("root:{tenant}"),
+                "apibindings",
+                "apis.kcp.io/v1alpha2",
+                "widgets",
+            ),
+        };
+        Op::Mark(path, resource, version, name.to_owned(), dice.chance(50))
     }
 
     /// Returns the requests that set a world up.
@@ -166,6 +190,11 @@ impl Op {
                 yaml::set_mark(&mut patch, &mark(target.cluster.as_str(), write));
                 update(deps, &target, name, &patch, options).await
             }
+            Op::Mark(path, plural, version, name, second) => {
+                let target = target(deps, &path, version, plural, &Json::Null)?;
+                let mark = mark(target.cluster.as_str(), write);
+                update(deps, &target, &name, &yaml::mark_patch(&mark, second), options).await
+            }
             Op::Delete(path, plural, version, name) => delete(deps, (&path, plural, version, name), options).await,
             Op::Write(tenant, kind, version, name, field) => {
                 let path = format!("root:{tenant}");
@@ -184,19 +213,7 @@ impl Op {
                     Err(_) => create(deps, ("root", "workspaces"), yaml::workspace(tenant), write, options).await,
                 }
             }
-            Op::Map(tenant, namespace, name) => {
-                let place = json!({"metadata": {"namespace": namespace}});
-                let target = target(deps, &format!("root:{tenant}"), "v1", "configmaps", &place)?;
-                let owner = deps
-                    .store
-                    .latest()
-                    .get(&target.key(MAPS[0]))
-                    .filter(|_| name != MAPS[0]);
-                let uid = owner.map(|owner| owner.object.body_value()["metadata"]["uid"].clone());
-                let owner = uid.as_ref().and_then(Json::as_str).map(|uid| (MAPS[0], uid));
-                let body = yaml::map(namespace, name, owner, &mark(target.cluster.as_str(), write));
-                create_at(deps, &target, body, options).await
-            }
+            Op::Map(tenant, namespace, name) => create_map(deps, (tenant, namespace, name), write, options).await,
             Op::Get(tenant, version, name) => {
                 let snapshot = current(deps).await?;
                 let target = target_at(deps, &snapshot, (tenant, version))?;
@@ -250,6 +267,26 @@ async fn create(
         &body,
     )?;
     yaml::set_mark(&mut body, &mark(target.cluster.as_str(), write));
+    create_at(deps, &target, body, options).await
+}
+
+/// Creates a ConfigMap, owned by the first one if that is there.
+async fn create_map(
+    deps: &Deps,
+    (tenant, namespace, name): (&str, &str, &str),
+    write: u64,
+    options: &WriteOptions<'_>,
+) -> Result<Effect, Error> {
+    let place = json!({"metadata": {"namespace": namespace}});
+    let target = target(deps, &format!("root:{tenant}"), "v1", "configmaps", &place)?;
+    let owner = deps
+        .store
+        .latest()
+        .get(&target.key(MAPS[0]))
+        .filter(|_| name != MAPS[0]);
+    let uid = owner.map(|owner| owner.object.body_value()["metadata"]["uid"].clone());
+    let owner = uid.as_ref().and_then(Json::as_str).map(|uid| (MAPS[0], uid));
+    let body = yaml::map(namespace, name, owner, &mark(target.cluster.as_str(), write));
     create_at(deps, &target, body, options).await
 }
 

@@ -52,6 +52,7 @@ impl History {
 
     fn change(&mut self, change: &Change) -> Result<(), String> {
         let key = &change.key;
+        is_one_object(change)?;
         let revisions = self.objects.entry(key.clone()).or_default();
         revisions.push((change.revision, change.new.is_some()));
         if *key.resource.resource == *"configmaps" && *key.namespace == *"default" {
@@ -183,6 +184,20 @@ impl History {
             Some(mark) => Err(format!("{mark} was written, and its client was told that it was not")),
             None => Ok(()),
         }
+    }
+}
+
+/// Checks that an object is not written over another one of its name.
+fn is_one_object(change: &Change) -> Result<(), String> {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else {
+        return Ok(());
+    };
+    match old.object.meta.uid == new.meta.uid {
+        true => Ok(()),
+        false => Err(format!(
+            "{:?} was replaced by another object at {}",
+            change.key, change.revision
+        )),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::center::{Center, Request, commit_of};
 use crate::plant::Plant;
-use insula_api::{Revision, Scope};
+use insula_api::{Object, ObjectKey, Revision, Scope};
 use insula_store::{
-    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, Commit, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
 };
 use parking_lot::Mutex;
 use std::{
@@ -12,12 +12,17 @@ use std::{
     task::{Poll, Waker},
 };
 
+/// Writes of a commit.
+type Writes = Vec<(ObjectKey, Option<Arc<Object>>)>;
+
 /// The copy of one server.
 pub struct Mirror {
     center: Arc<Center>,
     mvcc: Arc<Mvcc>,
     /// Commits that it has applied.
     fed: Mutex<usize>,
+    /// Writes that a planted fault holds back.
+    torn: Mutex<Writes>,
     /// Those that wait for a revision, in the order of their arrival.
     waiting: Mutex<Vec<(Revision, Waker)>>,
 }
@@ -31,6 +36,7 @@ impl Mirror {
             center: center.clone(),
             mvcc: Mvcc::load(now.revision(), entries),
             fed: Mutex::new(center.commits()),
+            torn: Mutex::default(),
             waiting: Mutex::default(),
         })
     }
@@ -51,21 +57,40 @@ impl Mirror {
             .filter_map(|c| commit_of(c))
             .collect();
         *fed = upto;
+        self.spoil(&mut commits, upto);
+        self.mvcc.apply(commits);
+        self.wake();
+    }
+
+    /// Does to the next commits what a planted fault of copies does.
+    fn spoil(&self, commits: &mut [Commit], upto: usize) {
         match self.center.plant() {
+            Some(Plant::TearsCommits) => {
+                let mut torn = self.torn.lock();
+                if let Some(first) = commits.first_mut() {
+                    first.writes.splice(0..0, std::mem::take(&mut *torn));
+                }
+                if let Some(last) = commits.last_mut().filter(|last| last.writes.len() > 1) {
+                    *torn = last.writes.split_off(1);
+                }
+            }
+            Some(Plant::SkipsDeletions) if upto.is_multiple_of(7) => {
+                for commit in commits {
+                    commit.writes.retain(|(_, object)| object.is_some());
+                }
+            }
             Some(Plant::SkipsCommits) if upto.is_multiple_of(37) => {
                 if let Some(last) = commits.last_mut() {
                     last.writes.clear();
                 }
             }
             Some(Plant::SwapsCommits) => {
-                if let [first, second, ..] = &mut commits[..] {
+                if let [first, second, ..] = commits {
                     std::mem::swap(&mut first.writes, &mut second.writes);
                 }
             }
             _ => {}
         }
-        self.mvcc.apply(commits);
-        self.wake();
     }
 
     fn wake(&self) {
@@ -97,7 +122,10 @@ impl Mirror {
     pub fn reload(&self) {
         let mut fed = self.fed.lock();
         let now = self.center.now();
-        let entries = now.range(&Scope::everything(), None, usize::MAX);
+        let mut entries = now.range(&Scope::everything(), None, usize::MAX);
+        if self.center.plant() == Some(&Plant::ReloadsLess) {
+            entries.pop();
+        }
         *fed = self.center.commits();
         self.mvcc.reload(now.revision(), entries);
         self.wake();

@@ -10,6 +10,8 @@ use std::{fmt, str::FromStr};
 pub enum Plant {
     /// Guards on objects of one kind are not checked.
     NoGuard(&'static str),
+    /// Guards on the absence of an object are not checked.
+    NoAbsence,
     /// Commits are acknowledged and do not happen, at times.
     AcksEarly,
     /// A transaction is two.
@@ -18,6 +20,12 @@ pub enum Plant {
     SkipsCommits,
     /// A copy has two commits in the wrong order.
     SwapsCommits,
+    /// A copy has the first write of a commit, and the others with the next one.
+    TearsCommits,
+    /// A copy ignores deletions, at times.
+    SkipsDeletions,
+    /// A copy that is read anew lacks an object.
+    ReloadsLess,
     /// A read that must be current reads the copy as it is.
     ReadsStale,
     /// An answer that is lost is told as a refusal.
@@ -43,10 +51,14 @@ impl Plant {
         let guards = guarded().into_iter().map(|(name, _)| name);
         let guards = guards.chain(["route", "quota", "object"]).map(Plant::NoGuard);
         let others = [
+            Plant::NoAbsence,
             Plant::AcksEarly,
             Plant::SplitsTransactions,
             Plant::SkipsCommits,
             Plant::SwapsCommits,
+            Plant::TearsCommits,
+            Plant::SkipsDeletions,
+            Plant::ReloadsLess,
             Plant::ReadsStale,
             Plant::LostIsRefused,
         ];
@@ -58,6 +70,10 @@ impl Plant {
         match self {
             Plant::NoGuard(name) => {
                 txn.guards.retain(|guard| !is_about(name, guard));
+                vec![txn]
+            }
+            Plant::NoAbsence => {
+                txn.guards.retain(|guard| !matches!(guard, Guard::Absent(_)));
                 vec![txn]
             }
             Plant::SplitsTransactions if txn.writes.len() > 1 => {
@@ -87,10 +103,14 @@ impl fmt::Display for Plant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Plant::NoGuard(name) => write!(f, "no-guard-{name}"),
+            Plant::NoAbsence => f.write_str("no-absence"),
             Plant::AcksEarly => f.write_str("acks-early"),
             Plant::SplitsTransactions => f.write_str("splits-transactions"),
             Plant::SkipsCommits => f.write_str("skips-commits"),
             Plant::SwapsCommits => f.write_str("swaps-commits"),
+            Plant::TearsCommits => f.write_str("tears-commits"),
+            Plant::SkipsDeletions => f.write_str("skips-deletions"),
+            Plant::ReloadsLess => f.write_str("reloads-less"),
             Plant::ReadsStale => f.write_str("reads-stale"),
             Plant::LostIsRefused => f.write_str("lost-is-refused"),
         }

@@ -189,8 +189,14 @@ pub fn set_mark(body: &mut Json, mark: &str) {
     body["metadata"]["annotations"]["mark"] = Json::from(mark);
 }
 
+/// Returns a patch that leaves a mark in the place of other writes, or in one of its own.
+pub fn mark_patch(mark: &str, second: bool) -> Json {
+    let place = if second { "second" } else { "mark" };
+    json!({"metadata": {"annotations": {place: mark}}})
+}
+
 /// Resources whose objects have marks.
-pub const MARKED: [&str; 9] = [
+pub const MARKED: [&str; 11] = [
     "widgets",
     "gadgets",
     "configmaps",
@@ -198,6 +204,8 @@ pub const MARKED: [&str; 9] = [
     "workspaces",
     "apibindings",
     "apiexports",
+    "apiresourceschemas",
+    "apiconversions",
     "resourcequotas",
     "customresourcedefinitions",
 ];
@@ -214,6 +222,7 @@ pub fn marks_of(value: &Json) -> impl Iterator<Item = (&'static str, &str)> {
         IN_ONE_VERSION,
         "/data/mark",
         MARK,
+        "/metadata/annotations/second",
     ];
     let mark = |place| Some((place, value.pointer(place)?.as_str()?));
     places.into_iter().filter_map(mark)

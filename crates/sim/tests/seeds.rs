@@ -55,7 +55,13 @@ fn a_seed_gives_one_run() {
 
 #[test]
 fn faults_of_the_store_are_noticed() {
-    for plant in ["acks-early", "skips-commits", "no-guard-export"] {
+    for plant in [
+        "acks-early",
+        "skips-commits",
+        "tears-commits",
+        "no-absence",
+        "no-guard-export",
+    ] {
         let plant: Plant = plant.parse().expect("a fault");
         let noticed = (1..9).find_map(|seed| world(seed, Some(plant.clone())).failure);
         assert!(noticed.is_some(), "{plant}");
