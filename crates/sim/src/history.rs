@@ -18,6 +18,8 @@ pub struct History {
     acknowledged: BTreeMap<ObjectKey, Revision>,
     /// Marks that were written, with the number of times.
     marks: BTreeMap<String, usize>,
+    /// Marks of revisions that clients were told of.
+    shown: BTreeMap<(ObjectKey, Revision), String>,
     /// Numbers of writes that were refused.
     refused: BTreeSet<u64>,
     maps: BTreeMap<String, usize>,
@@ -48,6 +50,28 @@ impl History {
         }
         self.absorbed = commits;
         Ok(())
+    }
+
+    /// Takes on a revision of an object and the mark that it has, which a client was told of. For
+    /// histories whose commits nobody sees: all revisions come first, in whatever order, and what
+    /// was reported after them.
+    ///
+    /// # Errors
+    /// Another client was told another mark of the revision.
+    pub fn observed(&mut self, key: &ObjectKey, revision: Revision, mark: &str) -> Result<(), String> {
+        let revisions = self.objects.entry(key.clone()).or_default();
+        if let Err(place) = revisions.binary_search_by_key(&revision, |(at, _)| *at) {
+            revisions.insert(place, (revision, true));
+        }
+        self.marks.insert(mark.to_owned(), 1);
+        let known = self
+            .shown
+            .entry((key.clone(), revision))
+            .or_insert_with(|| mark.to_owned());
+        match *known == mark {
+            true => Ok(()),
+            false => Err(format!("{key:?} was shown with {known} and with {mark} at {revision}")),
+        }
     }
 
     fn change(&mut self, change: &Change) -> Result<(), String> {

@@ -35,6 +35,7 @@ mod faults;
 mod five_releases;
 mod golden;
 mod grpc;
+mod histories;
 mod hooks;
 mod incompatible;
 mod interrupted;
