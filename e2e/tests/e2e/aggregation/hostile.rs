@@ -223,11 +223,12 @@ fn an_upgrade_that_never_ends_is_ended_with_its_reason() {
         let mut connection = Http1::connect(&server, &Who::Token("carol-token".into())).unwrap();
         let request = format!(
             "GET /clusters/{path}{BOATS}/changed/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer carol-token\r\n\
-             connection: upgrade\r\nupgrade: SPDY/3.1\r\n\r\n"
+             connection: close, upgrade\r\nupgrade: SPDY/3.1\r\n\r\n"
         );
         connection.write(request.as_bytes()).unwrap();
         connection
     };
+    // One that comes late, and is refused, ends as well.
     let mut connections: Vec<Http1> = (0..4 * PERMITS).map(|_| open()).collect();
     // As many streams as a workspace may have; its requests are not concerned.
     until("all streams are open", || {
