@@ -215,7 +215,7 @@ fn kill_again_and_again(mut server: Server) {
         .expect("it is there");
     let told = clients.told.into_inner().unwrap();
     let counts = check(&told).unwrap_or_else(|why| panic!("{why}"));
-    println!(
+    eprintln!(
         "{} requests: {counts:?} wrote, read, were refused, are unknown",
         told.len()
     );
