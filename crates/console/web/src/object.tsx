@@ -14,8 +14,8 @@ import type { Kind } from "./kinds";
 import { useLive } from "./live";
 import type { Condition } from "./model";
 import { go, link } from "./router";
-import { Badge, Copy, Problem, Toolbar, kubectl, masked, useDenied, useWork } from "./ui";
-import type { Live, Tone } from "./ui";
+import { Badge, Conditions, Copy, Problem, Toolbar, kubectl, masked, useDenied, useWork } from "./ui";
+import type { Live } from "./ui";
 import { YamlEditor, locate, syntax } from "./yaml-editor";
 
 /** Milliseconds without a key before the server is asked. */
@@ -347,8 +347,6 @@ function Verdict({ checked, dirty, busy, force }: VerdictProps) {
   );
 }
 
-const TONES: Record<string, Tone> = { True: "good", False: "bad" };
-
 interface StateProps {
   workspace: string;
   kind: Kind;
@@ -411,21 +409,7 @@ function State({ workspace, kind, versions, object }: StateProps) {
           </>
         )}
       </dl>
-      {Array.isArray(status.conditions) && (
-        <section>
-          <h3>Conditions</h3>
-          <ul class="conditions">
-            {status.conditions.map((condition) => (
-              <li key={condition.type}>
-                <Badge tone={TONES[condition.status] ?? "busy"}>{condition.type}</Badge>
-                <span>
-                  {condition.reason} {condition.message}
-                </span>
-              </li>
-            ))}
-          </ul>
-        </section>
-      )}
+      {Array.isArray(status.conditions) && <Conditions conditions={status.conditions} />}
       <section>
         <h3>Managers of its fields</h3>
         <table>

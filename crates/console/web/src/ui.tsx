@@ -7,6 +7,7 @@ import { stringify } from "yaml";
 import { Refused, kube, whyNot } from "./api";
 import type { Right } from "./api";
 import { clock } from "./format";
+import type { Condition } from "./model";
 
 /** The state of something: colour and shape say the same, and a text beside them as well. */
 export type Tone = "good" | "busy" | "warn" | "bad" | "idle";
@@ -33,6 +34,27 @@ export function Badge({ tone, children }: { tone: Tone; children: ComponentChild
       <Mark tone={tone} />
       {children}
     </span>
+  );
+}
+
+const OF_STATUS: Record<string, Tone> = { True: "good", False: "bad" };
+
+/** The conditions of a status. */
+export function Conditions({ conditions }: { conditions: Condition[] }) {
+  return (
+    <section>
+      <h3>Conditions</h3>
+      <ul class="conditions">
+        {conditions.map(({ type, status, reason, message }) => (
+          <li key={type}>
+            <Badge tone={OF_STATUS[status] ?? "busy"}>{type}</Badge>
+            <span>
+              {reason} {message}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

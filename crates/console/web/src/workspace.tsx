@@ -6,8 +6,7 @@ import { bytes, count, utc } from "./format";
 import { requests } from "./model";
 import type { Limits, Metered, ResourceUsage, Workspace } from "./model";
 import { link } from "./router";
-import { Badge, Bar, Bars, Copy, Problem, ViewYaml } from "./ui";
-import type { Tone } from "./ui";
+import { Badge, Bar, Bars, Conditions, Copy, Problem, ViewYaml } from "./ui";
 import { tone } from "./workspaces";
 
 interface Finding {
@@ -145,7 +144,7 @@ function Body({ state, workspace }: { state: State; workspace: Workspace }) {
       <Facts workspace={workspace} />
       {state.resources && <Usage state={state} resources={state.resources} />}
       {state.metered && <Rate metered={state.metered} watches={state.watches ?? 0} />}
-      <Conditions workspace={workspace} />
+      <Conditions conditions={workspace.conditions} />
     </>
   );
 }
@@ -249,26 +248,6 @@ function Rate({ metered, watches }: { metered: Metered[]; watches: number }) {
         {count(all)} requests, {count(metered.reduce((sum, some) => sum + some.conversions, 0))} conversions,{" "}
         {count(watches)} open watches
       </p>
-    </section>
-  );
-}
-
-const TONES: Record<string, Tone> = { True: "good", False: "bad" };
-
-function Conditions({ workspace }: { workspace: Workspace }) {
-  return (
-    <section>
-      <h3>Conditions</h3>
-      <ul class="conditions">
-        {workspace.conditions.map((condition) => (
-          <li key={condition.type}>
-            <Badge tone={TONES[condition.status] ?? "busy"}>{condition.type}</Badge>
-            <span>
-              {condition.reason} {condition.message}
-            </span>
-          </li>
-        ))}
-      </ul>
     </section>
   );
 }
