@@ -66,7 +66,7 @@ pub static VERSION_USES_BY_EXPORT: Index = Index {
     resource: ids::version_uses,
     values: |_: &ObjectKey, record: &Object, each: Each<'_>| {
         if let Some(record) = record.parsed(UseRecord::read).as_ref() {
-            each(&digest::export_label(&record.export.cluster, &record.export.name));
+            each(&record.export.label());
         }
     },
 };
@@ -104,39 +104,36 @@ pub static LOGICALCLUSTERS_BY_TYPE: Index = Index {
 
 /// Returns true if a bundle serves a resource of a cluster.
 pub fn is_routed(snapshot: &Snapshot, bundle: &str) -> bool {
-    exists(snapshot, &ROUTES_BY_BUNDLE, bundle)
-}
-
-fn exists(snapshot: &Snapshot, index: &'static Index, value: &str) -> bool {
-    let mut exists = false;
-    snapshot.for_each_indexed(index, value, |_| {
-        exists = true;
-        ControlFlow::Break(())
-    });
-    exists
+    snapshot.has_indexed(&ROUTES_BY_BUNDLE, bundle)
 }
 
 impl ExportName {
+    /// Shows the bindings whose label says that they are to the export, after a key, to a function
+    /// until it breaks off, in the order of their keys.
+    pub fn for_each_binding_after(
+        &self,
+        snapshot: &Snapshot,
+        after: Option<&ObjectKey>,
+        show: impl FnMut(&Entry) -> ControlFlow<()>,
+    ) {
+        snapshot.for_each_indexed_after((&BINDINGS_BY_EXPORT, &self.label()), after, show);
+    }
+
     /// Returns the bindings whose label says that they are to the export, in the order of their
     /// keys.
     pub fn bindings(&self, snapshot: &Snapshot) -> Vec<Entry> {
-        snapshot.indexed(&BINDINGS_BY_EXPORT, &digest::export_label(&self.cluster, &self.name))
+        snapshot.indexed(&BINDINGS_BY_EXPORT, &self.label())
     }
 
     /// Returns true if a binding is to the export.
     pub fn is_bound(&self, snapshot: &Snapshot) -> bool {
-        exists(
-            snapshot,
-            &BINDINGS_BY_EXPORT,
-            &digest::export_label(&self.cluster, &self.name),
-        )
+        snapshot.has_indexed(&BINDINGS_BY_EXPORT, &self.label())
     }
 
     /// Shows the clusters that bind the export to a function until it breaks off, in the order of
     /// their names; a cluster with two bindings comes twice.
     pub fn for_each_consumer(&self, snapshot: &Snapshot, mut show: impl FnMut(&ClusterName) -> ControlFlow<()>) {
-        let label = digest::export_label(&self.cluster, &self.name);
-        snapshot.for_each_indexed(&BINDINGS_BY_EXPORT, &label, |entry| {
+        self.for_each_binding_after(snapshot, None, |entry| {
             match self.is_bound_by(&entry.object.parsed(Binding::read)) {
                 true => show(&entry.key.cluster),
                 false => ControlFlow::Continue(()),
@@ -152,5 +149,10 @@ impl ExportName {
             ControlFlow::Continue(())
         });
         found
+    }
+
+    /// Returns the value by which indexes know the export.
+    pub(crate) fn label(&self) -> String {
+        digest::export_label(&self.cluster, &self.name)
     }
 }

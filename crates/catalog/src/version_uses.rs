@@ -7,7 +7,7 @@
 //! admission of its changes sum up the records.
 
 use crate::{
-    Origin, Served, digest, ids, indexes,
+    Origin, Served, ids, indexes,
     routes::{ExportName, ResourceRoute},
 };
 use insula_api::{ClusterName, Json, Object, ObjectKey, Timestamp};
@@ -203,8 +203,7 @@ pub fn record_of(route: &ObjectKey) -> ObjectKey {
 
 /// Calls a function with the current record of every tenant of an export, and the record's key.
 pub fn for_each_of_export(snapshot: &Snapshot, export: &ExportName, mut each: impl FnMut(&ObjectKey, &UseRecord)) {
-    let label = digest::export_label(&export.cluster, &export.name);
-    snapshot.for_each_indexed(&indexes::VERSION_USES_BY_EXPORT, &label, |entry| {
+    snapshot.for_each_indexed(&indexes::VERSION_USES_BY_EXPORT, &export.label(), |entry| {
         if let Some(record) = UseRecord::current(snapshot, entry)
             && let Some(record) = record.as_ref()
             && record.export == *export

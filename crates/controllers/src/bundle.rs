@@ -8,7 +8,7 @@ use insula_api::{
 use insula_catalog::{ResourceRoute, ids, indexes};
 use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Index, Snapshot};
-use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Seconds between the deletion of a route and the check of its bundle: one check serves all routes
 /// that are deleted meanwhile.
@@ -87,13 +87,12 @@ impl Reconciler for Bundles {
             };
         }
         if change.key.resource == ids::apiexports() {
-            let generations = remembered;
             let mut forgotten = change
                 .old
                 .as_ref()
-                .map(|old| generations(&old.object))
+                .map(|old| remembered(&old.object))
                 .unwrap_or_default();
-            for generation in change.new.iter().flat_map(|new| generations(new)) {
+            for generation in change.new.iter().flat_map(|new| remembered(new)) {
                 forgotten.remove(&generation);
             }
             let names = forgotten
@@ -123,13 +122,8 @@ impl Reconciler for Bundles {
             .as_ref()
             .filter(|_| !is_routed)
             .and_then(|bundle| self.generation(bundle));
-        let mut is_remembered = false;
-        if let Some(generation) = generation {
-            snapshot.for_each_indexed(&EXPORTS_BY_GENERATION, &index_value(&generation), |_| {
-                is_remembered = true;
-                ControlFlow::Break(())
-            });
-        }
+        let is_remembered =
+            generation.is_some_and(|it| snapshot.has_indexed(&EXPORTS_BY_GENERATION, &index_value(&it)));
         World {
             bundle,
             is_routed,

@@ -5,10 +5,13 @@
 //! as a snapshot may read revision 3; a snapshot shows it by the one that it has there. So an index
 //! is as exact as a walk, and a read costs what it finds.
 
-use crate::state::{Slot, State};
-use insula_api::{Object, ObjectKey, ResourceId};
+use crate::{
+    snapshot::Walk,
+    state::{Slot, State},
+};
+use insula_api::{Object, ObjectKey, ResourceId, Scope};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     ops::Bound,
     ptr,
     sync::Arc,
@@ -131,48 +134,32 @@ impl Indexes {
 /// A walk that fills an index, in steps.
 pub(crate) struct Filling {
     index: &'static Index,
-    prefix: Vec<u8>,
-    next: Bound<Arc<[u8]>>,
+    walk: Walk,
 }
 
 impl Filling {
     /// Begins: from now on the index follows what is written.
     pub(crate) fn begin(state: &mut State, index: &'static Index) -> Self {
         let resource = (index.resource)();
-        let prefix = insula_api::Scope::everywhere(resource.clone()).prefix();
+        let walk = Walk::new(&Scope::everywhere(resource.clone()), None);
         state.indexes.0.push(Content {
             index,
             resource,
             keys: HashMap::new(),
             is_complete: false,
         });
-        Filling {
-            index,
-            next: Bound::Included(Arc::from(prefix.as_slice())),
-            prefix,
-        }
+        Filling { index, walk }
     }
 
     /// Takes in up to `size` keys. Returns true when all are in.
     pub(crate) fn step(&mut self, state: &mut State, size: usize) -> bool {
-        let (keys, indexes): (&BTreeMap<_, _>, _) = (&state.keys, &mut state.indexes);
-        let mut all = indexes.0.iter_mut();
-        let Some(content) = all.find(|content| ptr::eq(content.index, self.index)) else {
-            return true;
-        };
-        let range = (self.next.as_ref().map(|key| &**key), Bound::Unbounded);
-        for (n, (encoded, slot)) in keys.range::<[u8], _>(range).enumerate() {
-            if !encoded.starts_with(&self.prefix) {
-                break;
-            }
-            content.add(encoded, slot);
-            if n + 1 == size {
-                self.next = Bound::Excluded(encoded.clone());
-                return false;
-            }
+        let mut all = state.indexes.0.iter_mut();
+        if let Some(content) = all.find(|content| ptr::eq(content.index, self.index)) {
+            self.walk
+                .step(&state.keys, size, |encoded, slot| content.add(encoded, slot));
+            content.is_complete = self.walk.done;
         }
-        content.is_complete = true;
-        true
+        self.walk.done
     }
 }
 
@@ -181,10 +168,10 @@ mod tests {
     use super::*;
     use crate::{Commit, MemoryStore, Mvcc, Snapshot, Store, Txn, Write};
     use futures_util::FutureExt;
-    use insula_api::{ClusterName, Revision, Scope};
+    use insula_api::{ClusterName, Revision};
     use proptest::prelude::*;
     use serde_json::json;
-    use std::ops::ControlFlow;
+    use std::{collections::BTreeMap, ops::ControlFlow};
 
     fn widgets() -> ResourceId {
         ResourceId::local("example.io", "widgets")

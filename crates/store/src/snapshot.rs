@@ -188,7 +188,7 @@ impl Snapshot {
         while !walk.done {
             self.0.mvcc.read(|state| {
                 self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
-                walk.step(&state.keys, size, |slot| {
+                walk.step(&state.keys, size, |_, slot| {
                     if wanted(&slot.key) {
                         chunk.extend(slot.at_revision(self.0.revision));
                     }
@@ -241,6 +241,16 @@ impl Snapshot {
         }
     }
 
+    /// Returns true if an index finds an object by a value.
+    pub fn has_indexed(&self, index: &'static Index, value: &str) -> bool {
+        let mut has = false;
+        self.for_each_indexed(index, value, |_| {
+            has = true;
+            ControlFlow::Break(())
+        });
+        has
+    }
+
     /// Returns the objects that an index finds by a value, in key order.
     pub fn indexed(&self, index: &'static Index, value: &str) -> Vec<Entry> {
         let mut found = Vec::new();
@@ -272,7 +282,7 @@ impl Snapshot {
         while !walk.done {
             self.0.mvcc.read(|state| {
                 self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
-                walk.step(&state.keys, CHUNK_ENTRIES, |slot| {
+                walk.step(&state.keys, CHUNK_ENTRIES, |_, slot| {
                     count += usize::from(slot.exists_at(self.0.revision))
                 });
             });
@@ -283,14 +293,14 @@ impl Snapshot {
 
 /// A walk over the keys of a scope in steps, with the lock taken once for each step. Keys that are
 /// added or removed between two steps make no difference at the revision of the snapshot.
-struct Walk {
+pub(crate) struct Walk {
     prefix: Vec<u8>,
     next: Bound<Arc<[u8]>>,
-    done: bool,
+    pub(crate) done: bool,
 }
 
 impl Walk {
-    fn new(scope: &Scope, after: Option<&ObjectKey>) -> Self {
+    pub(crate) fn new(scope: &Scope, after: Option<&ObjectKey>) -> Self {
         let prefix = scope.prefix();
         let start = Bound::Included(Arc::from(prefix.as_slice()));
         let next = match after.map(ObjectKey::encode) {
@@ -304,13 +314,18 @@ impl Walk {
         }
     }
 
-    fn step(&mut self, keys: &BTreeMap<Arc<[u8]>, Slot>, size: usize, mut take: impl FnMut(&Slot)) {
+    pub(crate) fn step(
+        &mut self,
+        keys: &BTreeMap<Arc<[u8]>, Slot>,
+        size: usize,
+        mut take: impl FnMut(&Arc<[u8]>, &Slot),
+    ) {
         let range = (self.next.as_ref().map(|key| &**key), Bound::Unbounded);
         for (n, (key, slot)) in keys.range::<[u8], _>(range).enumerate() {
             if !key.starts_with(&self.prefix) {
                 break;
             }
-            take(slot);
+            take(key, slot);
             if n + 1 == size {
                 self.next = Bound::Excluded(key.clone());
                 return;

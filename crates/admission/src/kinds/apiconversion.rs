@@ -197,13 +197,10 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
     let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
     match review.snapshot.get(&key) {
         Some(schema) => usage::of_schema(review.snapshot, &schema.object.meta.uid.to_string()),
-        None => Usage::in_cluster(
+        None => Usage::of_definition(
             (review.snapshot, review.cluster),
-            |route| {
-                let definition = route.definition.as_ref();
-                route.bundle.as_deref().is_some_and(|bundle| has_rules(review, bundle))
-                    && definition.is_some_and(|found| found.is_custom_resource(name))
-            },
+            name,
+            |route| route.bundle.as_deref().is_some_and(|bundle| has_rules(review, bundle)),
             |_| true,
         ),
     }

@@ -57,12 +57,10 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
         return Ok(());
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let usage = Usage::in_cluster(
+    let usage = Usage::of_definition(
         (review.snapshot, review.cluster),
-        |route| {
-            let definition = route.definition.as_ref();
-            definition.is_some_and(|found| found.is_custom_resource(name))
-        },
+        name,
+        |_| true,
         |object| gone.iter().any(|version| version == object.version()),
     );
     if usage.is_empty() {
@@ -88,12 +86,10 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
             continue;
         }
         let version = error.value.trim_matches('"');
-        let usage = Usage::in_cluster(
+        let usage = Usage::of_definition(
             (review.snapshot, review.cluster),
-            |route| {
-                let definition = route.definition.as_ref();
-                definition.is_some_and(|found| found.is_custom_resource(name)) && route.bundle.is_some()
-            },
+            name,
+            |route| route.bundle.is_some(),
             |object| object.version() == version,
         );
         if !usage.is_empty() {

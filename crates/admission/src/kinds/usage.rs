@@ -46,14 +46,20 @@ impl Usage {
         usage
     }
 
-    /// Counts the objects of a cluster that satisfy `is_meant` and whose route satisfies `is_one`.
-    pub(super) fn in_cluster(
+    /// Counts the objects of a CustomResourceDefinition that satisfy `is_meant`, if its route
+    /// satisfies `is_one`.
+    pub(super) fn of_definition(
         (snapshot, cluster): (&Snapshot, &ClusterName),
+        name: &str,
         is_one: impl Fn(&ResourceRoute) -> bool,
         is_meant: impl Fn(&Object) -> bool,
     ) -> Self {
         let scope = Scope::cluster(ids::resource_routes(), cluster.clone());
-        Usage::routed(snapshot, snapshot.range(&scope, None, usize::MAX), is_one, is_meant)
+        let is_its = |route: &ResourceRoute| {
+            let definition = route.definition.as_ref();
+            definition.is_some_and(|found| found.is_custom_resource(name)) && is_one(route)
+        };
+        Usage::routed(snapshot, snapshot.range(&scope, None, usize::MAX), is_its, is_meant)
     }
 
     fn count(

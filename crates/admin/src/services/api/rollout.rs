@@ -154,16 +154,14 @@ pub(super) fn for_each_binding(
     after: Option<&ObjectKey>,
     mut each: impl FnMut(&ObjectKey, &Json) -> ControlFlow<()>,
 ) {
-    let mut bindings = export.bindings(snapshot);
-    bindings.retain(|binding| after.is_none_or(|after| binding.key > *after));
-    for entry in bindings {
+    export.for_each_binding_after(snapshot, after, |entry| {
         let meta = &entry.object.meta;
         let is_there = !meta.is_deleting() || meta.awaits_deletion();
-        let is_meant = is_there && export.is_bound_by(&entry.object.parsed(Binding::read));
-        if is_meant && each(&entry.key, &entry.object.body_value()).is_break() {
-            return;
+        match is_there && export.is_bound_by(&entry.object.parsed(Binding::read)) {
+            true => each(&entry.key, &entry.object.body_value()),
+            false => ControlFlow::Continue(()),
         }
-    }
+    });
 }
 
 /// Returns true if the status of an export's rollout was made of its present spec.
