@@ -144,6 +144,31 @@ impl Etcd {
         answer["count"].as_str().map_or(0, |count| count.parse().unwrap())
     }
 
+    /// Returns the keys and values of objects whose encoded keys begin with a text: those in slots,
+    /// and those of earlier formats.
+    pub fn objects(&self, prefix: &str) -> Vec<Value> {
+        let [(earlier, behind), (slots, behind_slots)] = [
+            (format!("/insula/objects/{prefix}"), "/insula/objects0"),
+            ("/insula/slots/".to_owned(), "/insula/slots0"),
+        ];
+        let mut found = Vec::new();
+        for (key, end) in [(&earlier, behind), (&slots, behind_slots)] {
+            let [encoded_key, end] = [key.as_bytes(), end.as_bytes()].map(crate::base64);
+            let range = json!({"key": encoded_key, "range_end": end});
+            let answer = post(self.members[0].client, "/v3/kv/range", &range).expect("etcd answers");
+            let kvs = answer["kvs"].as_array().cloned().unwrap_or_default();
+            found.extend(kvs.into_iter().filter(|kv| {
+                let there = crate::from_base64(kv["key"].as_str().unwrap());
+                let in_slot = |rest: &[u8]| {
+                    rest.get(5..)
+                        .is_some_and(|encoded| encoded.starts_with(prefix.as_bytes()))
+                };
+                there.starts_with(earlier.as_bytes()) || there.strip_prefix(slots.as_bytes()).is_some_and(in_slot)
+            }));
+        }
+        found
+    }
+
     /// Returns the number of transactions that the first member has executed, without those in
     /// which servers write their own records.
     pub fn transactions(&self) -> u64 {
@@ -151,14 +176,9 @@ impl Etcd {
         let is_txn = |line: &&str| line.starts_with("grpc_server_handled_total{") && line.contains("\"Txn\"");
         let counts = metrics.lines().filter(is_txn).filter_map(|line| line.rsplit_once(' '));
         let all: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
-        let records = "/insula/objects/internal.insula.io/servers/";
-        let [key, end] = [records.to_owned(), records.replace("servers/", "servers0")];
-        let [key, end] = [key, end].map(|text| crate::base64(text.as_bytes()));
-        let range = json!({"key": key, "range_end": end, "keys_only": true});
-        let answer = post(self.members[0].client, "/v3/kv/range", &range).expect("etcd answers");
-        let records = answer["kvs"].as_array().into_iter().flatten();
+        let records = self.objects("internal.insula.io/servers/");
         // A version counts the writes of a key.
-        let versions = records.map(|kv| kv["version"].as_str().unwrap());
+        let versions = records.iter().map(|kv| kv["version"].as_str().unwrap());
         let beats: u64 = versions.map(|version| version.parse::<u64>().unwrap()).sum();
         assert!(beats > 0, "servers write their records");
         all - beats

@@ -164,16 +164,10 @@ async fn respond(
 
 /// Bytes in base64.
 pub fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            out.push(match place <= chunk.len() {
-                true => char::from(LETTERS[(bits >> (18 - 6 * place)) as usize & 63]),
-                false => '=',
-            });
-        }
-    }
-    out
+    data_encoding::BASE64.encode(bytes)
+}
+
+/// Bytes of a text in base64.
+pub fn from_base64(text: &str) -> Vec<u8> {
+    data_encoding::BASE64.decode(text.as_bytes()).unwrap()
 }

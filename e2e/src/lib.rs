@@ -45,7 +45,7 @@ pub use collector::{Collector, Metric, Point, Span};
 pub use etcd::{Etcd, etcd_programs};
 pub use extension::Extension;
 pub use generate::{Breakage, Generator};
-pub use hook::{Hook, Reply, base64};
+pub use hook::{Hook, Reply, base64, from_base64};
 pub use hostile::{Hostile, Then};
 pub use http::{Answer, Client, Who, tls};
 pub use issuer::{Issuer, Signer};

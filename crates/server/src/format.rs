@@ -10,6 +10,10 @@
 //! A start that was interrupted leaves objects under both names, and the next one moves the rest.
 //! Servers that start at the same time move together: one of two conflicts, and looks again.
 //!
+//! Format 3 differs on etcd alone, in the layout of keys, and its servers go on beside those of
+//! this program: when none of them is seen any more, the mark begins the layout of format 4, and
+//! the store moves the objects beside everything else.
+//!
 //! A server of an earlier program that was not seen cannot follow etcd beyond the mark: it serves
 //! the state before, and answers writes with 503. What it had decided before may still be
 //! committed. An object that it creates under an earlier name is moved by the next start, or
@@ -20,7 +24,7 @@ use std::{sync::Arc, time::Duration};
 use insula_api::{Clock, Revision, Scope};
 use insula_catalog::earlier_names;
 use insula_registry::servers::{self, GONE_SECONDS};
-use insula_store::{CommitError, Entry, Guard, Snapshot, Store, Txn, Write};
+use insula_store::{CommitError, Entry, FORMAT, Guard, Snapshot, Store, Txn, Write};
 use insula_store_etcd::EtcdStore;
 use tokio::time::Instant;
 
@@ -64,6 +68,28 @@ pub(crate) async fn upgrade(
         objects => tracing::info!(objects, "the store is upgraded; earlier versions refuse it now"),
     }
     Ok(())
+}
+
+/// Marks a store of an earlier format that this program serves as it is, once no server of an
+/// earlier program is seen on it.
+pub(crate) async fn mark_later(store: Arc<dyn Store>, etcd: Arc<EtcdStore>, clock: Arc<dyn Clock>) {
+    while etcd.format().is_some_and(|format| format < FORMAT) {
+        let marked = match wait_for_earlier_servers(&*store, &*clock, WAIT).await {
+            Ok(()) => etcd.mark_format().await,
+            Err(reason) => Err(reason),
+        };
+        match marked {
+            Ok(()) => {
+                tracing::info!(
+                    format = FORMAT,
+                    "the store is marked; servers of earlier versions refuse it now"
+                );
+                return;
+            }
+            Err(reason) => tracing::debug!(reason, "the store keeps its format"),
+        }
+        tokio::time::sleep(WAIT.gone).await;
+    }
 }
 
 /// Waits until every server of an earlier program is gone, which its record shows by its age.

@@ -135,6 +135,10 @@ impl Starting {
     /// missing.
     pub(crate) async fn identify(&mut self) -> Result<Identified, StartError> {
         self.upgrade().await?;
+        if let Some(etcd) = self.etcd.clone() {
+            let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.env.clock));
+            self.drivers.spawn(format::mark_later(store, etcd, clock));
+        }
         let begun = Instant::now();
         let listen = self.checked.listen;
         let endpoint = Endpoint::prepare(&self.config, listen, self.env.clock.now())?;

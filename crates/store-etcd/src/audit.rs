@@ -3,7 +3,7 @@
 //! number of objects is compared at a revision that both have, and a page of keys with the
 //! revisions of their objects, in turn. A difference ends the store, as a rollback of etcd does.
 
-use crate::mirror::Mirror;
+use crate::{layout::is_stray, mirror::Mirror};
 use etcd_client::{Error, GetOptions, KvClient};
 use insula_api::{ObjectKey, Revision, Scope};
 use insula_store::Snapshot;
@@ -31,7 +31,7 @@ impl From<Error> for Finding {
 impl Mirror {
     /// Compares in intervals, until it is dropped.
     pub(crate) async fn audit(&self) -> Infallible {
-        let mut from = self.keys.objects().0;
+        let mut from = Vec::new();
         loop {
             tokio::time::sleep(self.members.options().audit_interval).await;
             let limit = self.members.options().audit_interval.max(TIMEOUT_MIN);
@@ -55,11 +55,14 @@ impl Mirror {
         // Pinned while both are read: neither changes at this revision.
         let snapshot = self.origin.mvcc.latest();
         let mut kv = self.members.current().await?.kv;
-        let there = self.count(&mut kv, snapshot.revision()).await?;
+        let (there, earlier) = self.count(&mut kv, snapshot.revision()).await?;
         let here = counted(&snapshot).await;
         let next = self.compare_page(&mut kv, &snapshot, from).await?;
         if snapshot.check_reads().is_ok() && here != there {
             let at = snapshot.revision();
+            if self.keys.slots_began().is_some() && earlier > 0 {
+                return Err(Finding::Unknown("objects have yet to be moved to their slots".into()));
+            }
             return Err(Finding::Differs(format!(
                 "{here} objects at revision {at}, and {there} in etcd"
             )));
@@ -67,19 +70,29 @@ impl Mirror {
         Ok(next)
     }
 
-    /// Returns the number of objects in etcd at a revision.
-    async fn count(&self, kv: &mut KvClient, at: Revision) -> Result<usize, Error> {
-        let (start, end) = self.keys.objects();
+    /// Returns the number of objects in etcd at a revision, and how many of them are in the earlier
+    /// layout.
+    async fn count(&self, kv: &mut KvClient, at: Revision) -> Result<(usize, usize), Error> {
         let at = i64::try_from(at.0).unwrap_or(i64::MAX);
         let options = || GetOptions::new().with_revision(at).with_count_only();
-        let all = kv.get(start, Some(options().with_range(end))).await?;
-        // The mark of the format lies among the objects.
-        let mark = kv.get(self.keys.format(), Some(options())).await?;
-        Ok(usize::try_from(all.count() - mark.count()).unwrap_or_default())
+        let mut counts = Vec::new();
+        for (start, end) in self.keys.ranges() {
+            counts.push(kv.get(start, Some(options().with_range(end))).await?.count());
+        }
+        // The mark of the format lies among the earlier objects.
+        let mark = kv.get(self.keys.format(), Some(options())).await?.count();
+        let all = counts.iter().sum::<i64>() - mark;
+        let earlier = counts.first().map_or(0, |earlier| earlier - mark);
+        let [all, earlier] = [all, earlier].map(|count| usize::try_from(count).unwrap_or_default());
+        Ok((all, earlier))
     }
 
     async fn compare_page(&self, kv: &mut KvClient, snapshot: &Snapshot, from: &[u8]) -> Result<Vec<u8>, Finding> {
-        let (start, end) = self.keys.objects();
+        let ranges: Vec<_> = self.keys.ranges().collect();
+        let inside = ranges.iter().position(|(start, end)| **start <= *from && *from < **end);
+        let index = inside.unwrap_or_default();
+        let (start, end) = ranges[index].clone();
+        let from = if inside.is_some() { from } else { &start };
         let at = i64::try_from(snapshot.revision().0).unwrap_or(i64::MAX);
         let options = GetOptions::new()
             .with_revision(at)
@@ -88,10 +101,13 @@ impl Mirror {
             .with_limit(PAGE_MAX);
         let page = kv.get(from, Some(options)).await?;
         for found in page.kvs() {
-            let Some(encoded) = self.keys.encoded(found.key()) else {
+            let Some((layout, encoded)) = self.keys.encoded(found.key()) else {
                 continue;
             };
             let revision = Revision(found.mod_revision().unsigned_abs());
+            if is_stray(&self.keys, layout, revision) {
+                continue;
+            }
             // One that cannot be decoded was refused by the load, or by the watch.
             let Ok(key) = ObjectKey::decode(encoded) else { continue };
             let here = snapshot.get(&key).map(|entry| entry.revision);
@@ -106,7 +122,7 @@ impl Mirror {
         match page.kvs().last().filter(|_| page.more()) {
             // The first key after the last one.
             Some(last) => Ok([last.key(), &[0]].concat()),
-            None => Ok(start),
+            None => Ok(ranges[(index + 1) % ranges.len()].0.clone()),
         }
     }
 }

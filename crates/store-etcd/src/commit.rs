@@ -9,15 +9,18 @@
 use crate::{
     EtcdStore,
     errors::{Meaning, is_full, meaning, request_too_large, says_full},
-    keys::Keys,
+    keys::Layout,
+    layout::{self, Location},
     members::{Member, Pauses},
     origin::Verdict,
+    relocation::relocate_keys,
     sessions::{Anchor, Expected, Seen},
 };
 use etcd_client::{Compare, CompareOp, Error, GetOptions, TxnOp, TxnOpResponse, TxnResponse};
 use insula_api::Revision;
-use insula_store::{CommitError, Guard, TXN_BYTES_MAX, Txn, TxnLimit, Write};
+use insula_store::{CommitError, Guard, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 
 /// Knowledge about a commit, from which the error follows when its time is up.
 struct Knowledge {
@@ -52,10 +55,28 @@ enum Step {
     WithoutNumber,
 }
 
+/// Keys in etcd of what a transaction names.
+#[derive(PartialEq, Eq)]
+struct Locations {
+    guards: Vec<Location>,
+    writes: Vec<Location>,
+}
+
+impl Locations {
+    /// Returns the keys of those that leave the earlier layout.
+    fn earlier(&self) -> BTreeSet<&[u8]> {
+        let all = self.guards.iter().chain(&self.writes);
+        let earlier = all.filter(|location| location.next.is_some());
+        earlier.map(|location| &*location.present).collect()
+    }
+}
+
 /// One sending of a transaction to one member, after one anchor.
 struct Attempt<'a> {
     store: &'a EtcdStore,
     txn: &'a Txn,
+    /// Keys in etcd of what the transaction names.
+    locations: Locations,
     /// The transaction writes its number. A transaction that may change nothing does not, so that
     /// it takes no revision, and none does that a full etcd is to execute.
     marked: bool,
@@ -80,6 +101,14 @@ impl EtcdStore {
         outcome.unwrap_or_else(|| Err(knowledge.into_inner().error()))
     }
 
+    fn locations(&self, txn: &Txn) -> Locations {
+        let find = |key| Location::find(&self.keys, &self.origin.mvcc, key);
+        Locations {
+            guards: txn.guards.iter().map(|guard| find(guard.key())).collect(),
+            writes: txn.writes.iter().map(|write| find(write.key())).collect(),
+        }
+    }
+
     async fn commit_until_known(&self, txn: &Txn, knowledge: &Mutex<Knowledge>) -> Result<Revision, CommitError> {
         let (mut pauses, mut with_number) = (Pauses::default(), changes_something(txn));
         loop {
@@ -92,6 +121,10 @@ impl EtcdStore {
                 Err(reason) if says_full(&reason) => return Err(full(&reason)),
                 Err(reason) => return Err(CommitError::Unavailable(reason)),
             };
+            if let (None, Anchor::Session(session)) = (self.keys.slots_began(), &anchor) {
+                // They may have begun before the session.
+                self.origin.mvcc.reached(session.began).await;
+            }
             let generation = self.members.generation();
             let limit = self.members.options().attempt_timeout;
             let step = match tokio::time::timeout(limit, self.members.current()).await {
@@ -99,6 +132,7 @@ impl EtcdStore {
                     let mut attempt = Attempt {
                         store: self,
                         txn,
+                        locations: self.locations(txn),
                         marked: with_number,
                         anchor,
                         member,
@@ -131,15 +165,72 @@ impl EtcdStore {
 }
 
 impl Attempt<'_> {
+    /// Returns the key that tells whether a guard holds.
+    fn key_of(&self, guard: &Guard, location: &Location) -> Vec<u8> {
+        match guard {
+            Guard::At(key, written) => layout::written_at(&self.store.keys, key, *written),
+            Guard::Absent(_) | Guard::Exists(_) => location.present.clone(),
+        }
+    }
+
+    /// Returns true if another key may hold the object of this one by now.
+    fn may_have_moved(&self, key: &[u8]) -> bool {
+        let layout = self.store.keys.encoded(key).map(|(layout, _)| layout);
+        layout == Some(Layout::Earlier) && self.store.keys.slots_began().is_some()
+    }
+
+    /// Returns etcd's transaction. Nothing if what leaves the earlier layout takes too many
+    /// operations with the rest: it has to be moved first.
+    fn request(&self, mark: Option<TxnOp>) -> Option<etcd_client::Txn> {
+        let (mut compares, mut looks) = (Vec::new(), Vec::new());
+        for (guard, location) in self.txn.guards.iter().zip(&self.locations.guards) {
+            let key = self.key_of(guard, location);
+            looks.push(TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only())));
+            compares.push(compare(key, guard));
+            if let (Guard::Absent(_), Some(next)) = (guard, &location.next) {
+                compares.push(compare(next.clone(), guard));
+            }
+        }
+        compares.extend(self.anchor.compare());
+        let mut operations = Vec::new();
+        for (write, location) in self.txn.writes.iter().zip(&self.locations.writes) {
+            let Location { present, next, .. } = location;
+            match write {
+                Write::Put(_, object) => {
+                    let value = location.value(object.to_stored());
+                    operations.push(TxnOp::put(next.as_ref().unwrap_or(present).clone(), value, None));
+                    operations.extend(next.as_ref().map(|_| TxnOp::delete(present.clone(), None)));
+                }
+                Write::Delete(_) => {
+                    let keys = [Some(present), next.as_ref()].into_iter().flatten();
+                    operations.extend(keys.map(|key| TxnOp::delete(key.clone(), None)));
+                }
+            }
+        }
+        operations.extend(mark);
+        // One of each is the store's own.
+        let fits = compares.len().max(operations.len()) <= TXN_OPS_MAX + 1;
+        let txn = etcd_client::Txn::new().when(compares).and_then(operations);
+        fits.then(|| txn.or_else(looks))
+    }
+
     async fn run(&mut self) -> Step {
         let known = self.store.origin.known();
         let mark = match &self.anchor {
             Anchor::Session(session) if self.marked => Some(self.expected.write(session)),
             Anchor::Session(_) | Anchor::Mark(_) => None,
         };
-        let request = request(&self.store.keys, &self.anchor, mark, self.txn);
         let limit = self.store.members.options().attempt_timeout;
         let mut kv = self.member.kv.clone();
+        let Some(request) = self.request(mark) else {
+            let earlier: Vec<&[u8]> = self.locations.earlier().into_iter().collect();
+            let moved = tokio::time::timeout(limit, relocate_keys(&mut kv, &self.store.keys, &earlier)).await;
+            return match moved {
+                Ok(Ok(())) => self.again().await,
+                Ok(Err(error)) => self.not_sent(&error.to_string()),
+                Err(_) => self.not_sent(&self.store.members.silent(self.member.generation, limit)),
+            };
+        };
         self.knowledge.lock().sent = true;
         let answered = tokio::select! {
             biased;
@@ -171,6 +262,19 @@ impl Attempt<'_> {
         self.store.members.failed(self.member.generation, &reason);
         self.knowledge.lock().reason = reason;
         self.resolve().await
+    }
+
+    fn not_sent(&self, reason: &str) -> Step {
+        *self.knowledge.lock() = Knowledge::not_sent(reason.to_owned());
+        Step::NextMember
+    }
+
+    /// Sends the transaction again when this process has seen all that etcd has.
+    async fn again(&self) -> Step {
+        match self.store.catch_up().await {
+            Ok(()) => Step::Retry,
+            Err(error) => self.not_sent(&error.to_string()),
+        }
     }
 
     /// Finds out whether a transaction without an answer happened.
@@ -212,7 +316,7 @@ impl Attempt<'_> {
     async fn answered(&mut self, response: &TxnResponse, revision: Revision) -> Step {
         let responses = response.op_responses();
         if !response.succeeded() {
-            return self.refused(&responses).await;
+            return self.refused(&responses, revision).await;
         }
         self.knowledge.lock().reason = format!("committed at {revision}, not seen here");
         if self.marked && self.expected.applied().await.is_some() {
@@ -232,14 +336,27 @@ impl Attempt<'_> {
 
     /// Finds the guard that failed in the keys that etcd returned with the transaction. If all
     /// guards hold, the session has ended.
-    async fn refused(&mut self, responses: &[TxnOpResponse]) -> Step {
-        for (guard, response) in self.txn.guards.iter().zip(responses) {
+    async fn refused(&mut self, responses: &[TxnOpResponse], revision: Revision) -> Step {
+        let guards = self.txn.guards.iter().zip(&self.locations.guards);
+        for ((guard, location), response) in guards.zip(responses) {
             let TxnOpResponse::Get(got) = response else { continue };
-            let found = got.kvs().first().map(|kv| Revision(kv.mod_revision().unsigned_abs()));
+            let mut found = got.kvs().first().map(|kv| Revision(kv.mod_revision().unsigned_abs()));
+            if found.is_none() && self.may_have_moved(&self.key_of(guard, location)) {
+                if let Err(reason) = self.store.reach(revision).await {
+                    return self.not_sent(&reason);
+                }
+                let known = self.store.origin.mvcc.current(&guard.key().encode());
+                found = known.map(|(written, _)| written);
+            }
             if !guard.holds(found) {
                 let key = guard.key().clone();
                 return Step::Done(Err(CommitError::Conflict { key, found }));
             }
+        }
+        if self.store.locations(self.txn) != self.locations {
+            // Others have moved what it writes.
+            self.knowledge.lock().sent = false;
+            return Step::Retry;
         }
         *self.knowledge.lock() = Knowledge::not_sent("the session has ended".into());
         // Another request of this server, or a server that cleaned up, ended the session; or this
@@ -299,32 +416,7 @@ fn changes_something(txn: &Txn) -> bool {
     })
 }
 
-fn request(keys: &Keys, anchor: &Anchor, mark: Option<TxnOp>, txn: &Txn) -> etcd_client::Txn {
-    let look = |key: Vec<u8>| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
-    let compares: Vec<Compare> = txn
-        .guards
-        .iter()
-        .map(|guard| compare(keys, guard))
-        .chain(anchor.compare())
-        .collect();
-    let looks: Vec<TxnOp> = txn.guards.iter().map(|guard| look(keys.object(guard.key()))).collect();
-    let operations: Vec<TxnOp> = txn
-        .writes
-        .iter()
-        .map(|write| match write {
-            Write::Put(key, object) => TxnOp::put(keys.object(key), object.to_stored(), None),
-            Write::Delete(key) => TxnOp::delete(keys.object(key), None),
-        })
-        .chain(mark)
-        .collect();
-    etcd_client::Txn::new()
-        .when(compares)
-        .and_then(operations)
-        .or_else(looks)
-}
-
-fn compare(keys: &Keys, guard: &Guard) -> Compare {
-    let key = keys.object(guard.key());
+fn compare(key: Vec<u8>, guard: &Guard) -> Compare {
     match guard {
         Guard::Absent(_) => Compare::create_revision(key, CompareOp::Equal, 0),
         Guard::Exists(_) => Compare::create_revision(key, CompareOp::Greater, 0),

@@ -6,14 +6,15 @@
 //! [`Store::snapshot`] at revision 0 first reads etcd's current revision, so that it includes
 //! commits that other servers acknowledged; one read serves all that wait (see `shared_reads.rs`).
 //!
-//! Keys: `<prefix>/objects/<encoded key>` → the object's stored form;
-//! `<prefix>/sessions/<server>-<number>` → the number of the server's latest transaction (see
-//! `sessions.rs`); `<prefix>/tick` is written to move a quiet prefix on. An etcd with other users
-//! has gaps in our revisions. Compaction applies to all users of the etcd.
+//! Keys: `<prefix>/slots/<slot of the cluster>/<encoded key>` → the object's stored form (see
+//! `layout.rs`); `<prefix>/sessions/<server>-<number>` → the number of the server's latest
+//! transaction (see `sessions.rs`); `<prefix>/tick` is written to move a quiet prefix on. An etcd
+//! with other users has gaps in our revisions. Compaction applies to all users of the etcd.
 //!
-//! A key among the objects, which is none, marks the format ([`insula_store::FORMAT`]). A program
-//! ends when it finds the mark of a later format, or one appears. Programs before format 3 know no
-//! mark: they take the key for a damaged object, do not start, and do not follow etcd beyond it.
+//! A key among those of earlier objects, which is none, marks the format
+//! ([`insula_store::FORMAT`]). A program ends when it finds the mark of a later format, or one
+//! appears. Programs before format 3 know no mark: they take the key for a damaged object, do not
+//! start, and do not follow etcd beyond it.
 //!
 //! One member of etcd is used at a time (see `members.rs`). When it fails, reads go to the next
 //! one, and transactions are sent again once it is certain that they did not happen. An etcd whose
@@ -29,9 +30,12 @@ pub mod baseline;
 mod commit;
 mod errors;
 mod keys;
+mod layout;
+mod load;
 mod members;
 mod mirror;
 mod origin;
+mod relocation;
 mod sessions;
 mod shared_reads;
 mod status;
@@ -40,14 +44,14 @@ pub mod version;
 
 pub use survey::{MemberStatus, survey};
 
-use etcd_client::{Compare, CompareOp, GetOptions, KvClient, TxnOp};
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KvClient, TxnOp};
 use insula_api::{Revision, Scope};
 use insula_store::{
-    BoxFuture, CommitError, Cursor, Entry, FORMAT, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
 };
 use keys::Keys;
 use members::Members;
-use mirror::{Loaded, Mirror, MirrorError};
+use mirror::{Mirror, MirrorError};
 use origin::Origin;
 use sessions::Sessions;
 use shared_reads::SharedReads;
@@ -206,7 +210,7 @@ impl EtcdStore {
         if let Some(reason) = members.refused_version().await {
             return Err(ConnectError::Version { reason });
         }
-        let (loaded, entries) = load(&members, &keys).await.map_err(|error| match error {
+        let (loaded, entries) = load::load_first(&members, &keys).await.map_err(|error| match error {
             MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
             MirrorError::Format(found) => ConnectError::Format { found },
             other => unreachable(other.to_string()),
@@ -241,24 +245,31 @@ impl EtcdStore {
         self.format
     }
 
-    /// Marks the store with the present format, unless it has a mark. Earlier programs cannot use
-    /// it from then on.
+    /// Marks the store with the present format, unless it has the mark, and begins the slots.
+    /// Earlier programs cannot use it from then on.
     ///
     /// # Errors
     /// The reason why etcd does not take the mark.
     pub async fn mark_format(&self) -> Result<(), String> {
         let options = self.members.options();
-        let key = self.keys.format();
         let mark = |mut kv: KvClient| {
-            let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
-            let put = TxnOp::put(key.clone(), FORMAT.to_string(), None);
-            let txn = etcd_client::Txn::new().when([absent]).and_then([put]);
+            let absent = Compare::create_revision(self.keys.slotted(), CompareOp::Equal, 0);
+            let (sessions, behind) = self.keys.sessions();
+            let operations = [
+                TxnOp::put(self.keys.format(), FORMAT.to_string(), None),
+                TxnOp::put(self.keys.slotted(), "", None),
+                // A transaction that was made before must not happen after.
+                TxnOp::delete(sessions, Some(DeleteOptions::new().with_range(behind))),
+            ];
+            let txn = etcd_client::Txn::new().when([absent]).and_then(operations);
             async move { kv.txn(txn).await }
         };
         let marked = self
             .members
-            .repeat(options.request_timeout, options.attempt_timeout, mark);
-        marked.await.map(drop)
+            .repeat(options.request_timeout, options.attempt_timeout, mark)
+            .await?;
+        let marked = self.origin.check(marked.header(), self.origin.known())?;
+        self.reach(marked).await
     }
 
     /// Reads etcd's current revision, from its majority.
@@ -328,42 +339,6 @@ impl EtcdStore {
         let outcome = outcome.unwrap_or_else(|_| Err(late.to_owned()));
         outcome.map_err(SnapshotError::Unavailable)
     }
-}
-
-/// Loads from a member that answers.
-async fn load(members: &Members, keys: &Keys) -> Result<(Loaded, Vec<Entry>), MirrorError> {
-    let options = members.options();
-    let read = |kv: KvClient| read_header(kv, keys.tick());
-    members
-        .repeat(options.request_timeout, options.attempt_timeout, read)
-        .await
-        .map_err(MirrorError::Ended)?;
-    let mut member = members.current().await?;
-    let mut entries = Vec::new();
-    let take = |_, _, page| {
-        entries.extend::<Vec<Entry>>(page);
-        Ok(())
-    };
-    let loaded = mirror::load(&mut member.kv, (keys, &options.executor), take).await;
-    match &loaded {
-        Ok(loaded) => {
-            let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);
-            let reason = match tokio::time::timeout(options.attempt_timeout, cleaned).await {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some(members.silent(member.generation, options.attempt_timeout)),
-            };
-            if let Some(reason) = reason {
-                // Nobody uses these keys any more, so the start goes on.
-                tracing::warn!(
-                    reason,
-                    "sessions of ended servers stay in etcd; the next start deletes them"
-                );
-            }
-        }
-        Err(error) => members.failed(member.generation, &error.to_string()),
-    }
-    loaded.map(|loaded| (loaded, entries))
 }
 
 async fn read_header(mut kv: KvClient, key: Vec<u8>) -> Result<etcd_client::GetResponse, etcd_client::Error> {

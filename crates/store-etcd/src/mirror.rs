@@ -1,34 +1,17 @@
-//! Copy of etcd's state in this process: the first load, the watch that follows it, and its repair.
+//! Copy of etcd's state in this process: the watch that follows it, and its repair.
 
 use crate::{
-    BlockingExecutor,
-    errors::too_large_to_read,
     keys::Keys,
+    layout,
+    load::{self, load},
     members::{Member, Members, Pauses},
     origin::{Origin, Verdict},
-    sessions::{Mark, Sessions, Written, newest_mark},
+    sessions::{Mark, Sessions, Written},
 };
-use etcd_client::{Error, Event, EventType, GetOptions, KeyValue, KvClient, WatchOptions, WatchResponse, WatchStream};
-use insula_api::{Object, ObjectKey, Revision};
-use insula_store::{Commit, Entry, FORMAT, Reload};
-use std::{collections::VecDeque, convert::Infallible, sync::Arc};
-use tokio::sync::oneshot;
-
-/// Objects in a page of the load.
-const PAGE_MAX: i64 = 2000;
-
-/// Pages that are decoded at the same time, while the next one is read.
-const DECODED_MAX: usize = 4;
-
-/// Knowledge about a load beside the objects.
-pub(crate) struct Loaded {
-    pub(crate) revision: Revision,
-    pub(crate) cluster: u64,
-    /// The latest transaction.
-    pub(crate) last: Option<Mark>,
-    /// The mark of the format.
-    pub(crate) format: Option<u64>,
-}
+use etcd_client::{Error, Event, EventType, WatchOptions, WatchResponse, WatchStream};
+use insula_api::{ObjectKey, Revision};
+use insula_store::{Commit, Reload};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MirrorError {
@@ -54,120 +37,6 @@ pub(crate) struct Mirror {
     pub(crate) keys: Keys,
 }
 
-/// Reads everything, page by page in the order of keys, all at the revision of the first page.
-/// Passes that revision with the objects of each page. Pages are decoded beside one another, and
-/// while the next one is read.
-pub(crate) async fn load(
-    kv: &mut KvClient,
-    (keys, executor): (&Keys, &BlockingExecutor),
-    mut take: impl FnMut(Revision, u64, Vec<Entry>) -> Result<(), MirrorError>,
-) -> Result<Loaded, MirrorError> {
-    let (mut start, end) = keys.objects();
-    let (mut at, mut limit, mut format) = (None, PAGE_MAX, None);
-    let mut decoding: VecDeque<oneshot::Receiver<Result<Decoded, MirrorError>>> = VecDeque::new();
-    loop {
-        let mut options = GetOptions::new().with_range(end.clone()).with_limit(limit);
-        if let Some((revision, _)) = at {
-            options = options.with_revision(revision);
-        }
-        let mut page = match kv.get(start.clone(), Some(options)).await {
-            Ok(page) => page,
-            Err(error) if too_large_to_read(&error) && limit > 1 => {
-                limit /= 2;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let header = page.header().map(|header| (header.revision(), header.cluster_id()));
-        let (revision, cluster) = *at.get_or_insert(header.unwrap_or_default());
-        let more = page.more();
-        let kvs = page.take_kvs();
-        if let Some(last) = kvs.last() {
-            // The next page begins with the first key after the last one.
-            start = [last.key(), &[0]].concat();
-        }
-        let keys_of_page = keys.clone();
-        let (done, decoded) = oneshot::channel();
-        executor(Box::new(move || {
-            // The load may have ended.
-            let _ = done.send(decode(&keys_of_page, &kvs));
-        }));
-        decoding.push_back(decoded);
-        let reached = Revision(revision.unsigned_abs());
-        while decoding.len() > if more { DECODED_MAX } else { 0 }
-            && let Some(decoded) = decoding.pop_front()
-        {
-            let decoded = decoded
-                .await
-                .map_err(|_| MirrorError::Other("a page was not decoded".into()))??;
-            format = format.or(decoded.format);
-            take(reached, cluster, decoded.entries)?;
-        }
-        if !more {
-            return Ok(Loaded {
-                revision: reached,
-                cluster,
-                last: newest_mark(kv, keys, revision).await?,
-                format,
-            });
-        }
-    }
-}
-
-/// A page of a load.
-struct Decoded {
-    entries: Vec<Entry>,
-    format: Option<u64>,
-}
-
-fn decode(keys: &Keys, kvs: &[KeyValue]) -> Result<Decoded, MirrorError> {
-    let (objects, marks): (Vec<_>, Vec<_>) = kvs.iter().partition(|kv| !keys.is_format(kv.key()));
-    let entries = objects.into_iter().map(|kv| entry(keys, kv));
-    Ok(Decoded {
-        entries: entries.collect::<Result<_, _>>()?,
-        format: marks.first().map(|mark| readable_format(mark)).transpose()?,
-    })
-}
-
-/// Reads the mark of the format, and refuses a later format.
-fn readable_format(kv: &KeyValue) -> Result<u64, MirrorError> {
-    let text = String::from_utf8_lossy(kv.value());
-    let format = text.parse().map_err(|_| MirrorError::Damaged {
-        key: String::from_utf8_lossy(kv.key()).into(),
-        reason: format!("{text:?} is no format"),
-    })?;
-    match format > FORMAT {
-        true => Err(MirrorError::Format(format)),
-        false => Ok(format),
-    }
-}
-
-fn entry(keys: &Keys, kv: &KeyValue) -> Result<Entry, MirrorError> {
-    let damaged = |reason: String| MirrorError::Damaged {
-        key: String::from_utf8_lossy(kv.key()).into(),
-        reason,
-    };
-    let object = Object::from_stored(kv.value()).map_err(|error| damaged(error.to_string()))?;
-    let [revision, created] = [kv.mod_revision(), kv.create_revision()].map(|r| Revision(r.unsigned_abs()));
-    Ok(Entry {
-        key: object_key(keys, kv)?,
-        object: Arc::new(object),
-        revision,
-        created,
-    })
-}
-
-fn object_key(keys: &Keys, kv: &KeyValue) -> Result<ObjectKey, MirrorError> {
-    let damaged = |reason: String| MirrorError::Damaged {
-        key: String::from_utf8_lossy(kv.key()).into(),
-        reason,
-    };
-    let encoded = keys
-        .encoded(kv.key())
-        .ok_or_else(|| damaged("it is outside of the prefix".into()))?;
-    ObjectKey::decode(encoded).map_err(|error| damaged(error.to_string()))
-}
-
 impl Mirror {
     /// Follows until the store is closed, which is `Ok`, or has failed, which is the reason.
     pub(crate) async fn run(self) -> Result<(), String> {
@@ -175,6 +44,7 @@ impl Mirror {
         tokio::select! {
             never = self.follow() => match never {},
             never = self.audit() => match never {},
+            never = self.relocate() => match never {},
             _ = status.ended() => status.failure().map_or(Ok(()), Err),
         }
     }
@@ -295,7 +165,7 @@ impl Mirror {
     /// Returns the commits of a message. Each is whole and in order: etcd never splits a revision.
     fn commits(&self, events: &[Event]) -> Result<(Vec<Commit>, Vec<Written>), MirrorError> {
         let applied = self.origin.known();
-        let (mut commits, mut marks) = (Vec::<Commit>::new(), Vec::new());
+        let (mut commits, mut marks, mut left) = (Vec::<Commit>::new(), Vec::new(), Vec::new());
         for event in events {
             let Some(kv) = event.kv() else { continue };
             let revision = Revision(kv.mod_revision().unsigned_abs());
@@ -315,21 +185,53 @@ impl Mirror {
                 });
             }
             if self.keys.is_format(kv.key()) && event.event_type() == EventType::Put {
-                readable_format(kv)?;
+                load::readable_format(kv)?;
             }
-            if self.keys.encoded(kv.key()).is_none() {
+            if self.keys.is_slotted(kv.key()) {
+                self.keys.begin_slots(revision);
+            }
+            let Some((in_layout, encoded)) = self.keys.encoded(kv.key()) else {
                 // A tick, a session or the mark of the format: it has a revision and no object.
                 continue;
-            }
-            let write = match event.event_type() {
-                EventType::Put => entry(&self.keys, kv).map(|entry| (entry.key, Some(entry.object)))?,
-                EventType::Delete => (object_key(&self.keys, kv)?, None),
             };
-            if let Some(last) = commits.last_mut() {
+            let write = match event.event_type() {
+                EventType::Put if layout::is_stray(&self.keys, in_layout, revision) => continue,
+                EventType::Put => load::entry(&self.keys, kv).map(|entry| (entry.key, Some(entry.object)))?,
+                EventType::Delete => (load::object_key(kv, encoded)?, None),
+            };
+            if event.event_type() == EventType::Delete && layout::is_stray(&self.keys, in_layout, revision) {
+                left.push((commits.len() - 1, write.0));
+            } else if let Some(last) = commits.last_mut() {
                 last.writes.push(write);
             }
         }
+        self.delete_left(&mut commits, left);
         Ok((commits, marks))
+    }
+
+    /// Adds the deletions of objects that have left the earlier layout, with the index of their
+    /// commits: unless they are in their slots.
+    fn delete_left(&self, commits: &mut [Commit], left: Vec<(usize, ObjectKey)>) {
+        if left.is_empty() {
+            return;
+        }
+        // The first commit that puts an object into its slot.
+        let mut put = HashMap::new();
+        for (index, commit) in commits.iter().enumerate() {
+            if layout::is_slotted(&self.keys, commit.revision) {
+                for (key, _) in commit.writes.iter().filter(|(_, object)| object.is_some()) {
+                    put.entry(key.clone()).or_insert(index);
+                }
+            }
+        }
+        for (index, key) in left {
+            let written = self.origin.mvcc.current(&key.encode()).map(|(written, _)| written);
+            let in_slot = put.get(&key).is_some_and(|put| *put <= index)
+                || written.is_some_and(|written| layout::is_slotted(&self.keys, written));
+            if let (false, Some(commit)) = (in_slot, commits.get_mut(index)) {
+                commit.writes.push((key, None));
+            }
+        }
     }
 
     /// Loads the state again when etcd has compacted revisions that the mirror missed.
@@ -359,7 +261,7 @@ impl Mirror {
             Ok(())
         };
         let loaded = tokio::select! {
-            loaded = load(&mut member.kv, (&self.keys, &self.members.options().executor), merge) => loaded?,
+            loaded = load(&member.kv, (&self.keys, &self.members.options().executor), merge) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
         };
         self.sessions

@@ -52,8 +52,9 @@ pub use watch::Cursor;
 ///
 /// Format 1, of the embedded store alone, has no checksums. Format 2 has other names of internal
 /// resources than format 3; the server that owns these names moves the objects, and all engines
-/// keep programs of format 2 away before the first object has moved.
-pub const FORMAT: u64 = 3;
+/// keep programs of format 2 away before the first object has moved. Format 4 has other keys in
+/// etcd than format 3, and is the same in the embedded store, whose files stay at 3.
+pub const FORMAT: u64 = 4;
 
 /// A boxed future, so that `dyn Store` works.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -150,7 +150,7 @@ impl Mvcc {
     }
 
     /// Returns the revisions at which the object of an encoded key was last written and created.
-    pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
+    pub fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
         self.state.read().current(encoded)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{Entry, Mvcc};
 use insula_api::Revision;
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{collections::HashSet, ops::Bound, sync::Arc};
 
 /// A reload of a state, page by page: what is equal is dropped with its page, so that the objects
 /// are never in memory twice. Readers see the state before until [`Reload::finish`], and all of the
@@ -13,17 +13,17 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 pub struct Reload<'a> {
     mvcc: &'a Mvcc,
     revision: Revision,
-    /// The last encoded key that was read.
-    after: Option<Arc<[u8]>>,
+    /// Encoded keys that were read; they share the memory of the state's.
+    seen: HashSet<Arc<[u8]>>,
 }
 
 impl Mvcc {
     /// Begins to read the state at `revision`. Returns nothing if the state has reached it.
     pub fn begin_reload(&self, revision: Revision) -> Option<Reload<'_>> {
-        (revision > self.applied()).then_some(Reload {
+        (revision > self.applied()).then(|| Reload {
             mvcc: self,
             revision,
-            after: None,
+            seen: HashSet::new(),
         })
     }
 
@@ -38,28 +38,22 @@ impl Mvcc {
 }
 
 impl Reload<'_> {
-    /// Takes the next objects, in whatever order within the page: all those whose keys are behind
-    /// the last page, up to the last of these.
+    /// Takes the next objects, in whatever order.
     pub fn page(&mut self, entries: Vec<Entry>) {
-        let fresh: BTreeMap<Arc<[u8]>, Entry> = entries.into_iter().map(|e| (e.key.encode(), e)).collect();
-        let Some((last, _)) = fresh.last_key_value() else {
-            return;
-        };
-        let last = last.clone();
-        self.move_upto(Bound::Included(&last), fresh);
-        self.after = Some(last);
+        let (revision, seen) = (self.revision, &mut self.seen);
+        self.mvcc.write(|state| {
+            seen.extend(entries.into_iter().map(|entry| state.move_to(revision, entry)));
+        });
     }
 
-    fn move_upto(&self, end: Bound<&[u8]>, fresh: BTreeMap<Arc<[u8]>, Entry>) {
-        let start = self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.mvcc
-            .write(|state| state.move_range_to(self.revision, (start, end), fresh));
-    }
-
-    /// Ends with the state at the revision. Cursors become gone; snapshots keep the state that they
-    /// read.
+    /// Ends with the state at the revision: objects that were in no page are gone. Cursors become
+    /// gone; snapshots keep the state that they read.
     pub fn finish(self) {
-        self.move_upto(Bound::Unbounded, BTreeMap::new());
+        let (revision, seen) = (self.revision, &self.seen);
+        let mut after = Bound::Unbounded;
+        while let Some(last) = self.mvcc.write(|state| state.keep_only(revision, seen, after.clone())) {
+            after = Bound::Excluded(last);
+        }
         self.mvcc.finish_reload(self.revision);
     }
 }
@@ -106,6 +100,7 @@ mod tests {
             after in prop::collection::btree_map(0..30usize, any::<bool>(), 0..20),
             size in 1..7usize,
             broken_after in 0..4usize,
+            order in any::<u64>(),
         ) {
             let old = before.iter().map(|n| entry(*n, Revision(5)));
             let mvcc = Mvcc::load(Revision(10), old);
@@ -118,10 +113,13 @@ mod tests {
             });
             let mut fresh: Vec<Entry> = fresh.collect();
             fresh.sort_by_key(|entry| entry.key.encode());
+            let mut shuffled = fresh.clone();
+            let place = |entry: &Entry| order.rotate_left(u32::from(entry.key.name.as_bytes()[1])) % 64;
+            shuffled.sort_by_key(place);
 
             for (revision, pages) in [(Revision(20), broken_after), (Revision(21), usize::MAX)] {
                 let mut reload = mvcc.begin_reload(revision).expect("it is ahead");
-                for page in fresh.chunks(size).take(pages) {
+                for page in shuffled.chunks(size).take(pages) {
                     reload.page(page.to_vec());
                     prop_assert_eq!(mvcc.applied(), Revision(11));
                     prop_assert_eq!(objects(&mvcc.latest()), shown.clone());

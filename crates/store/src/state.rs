@@ -10,7 +10,11 @@ use crate::{
     usage::{Sharing, Usages},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Bound,
+    sync::Arc,
+};
 
 /// Changes that are trimmed, or entries that are read, while the lock is held once.
 pub(crate) const CHUNK_ENTRIES: usize = 1000;
@@ -241,39 +245,46 @@ impl State {
         Ok(())
     }
 
-    /// Writes the differences between the objects in a range of encoded keys and `fresh`, those of
-    /// the range at a revision. The changes in between are unknown.
-    pub(crate) fn move_range_to(
+    /// Writes an object as it is at a revision, if the state's is another one. The changes in
+    /// between are unknown. Returns its encoded key.
+    pub(crate) fn move_to(&mut self, revision: Revision, entry: Entry) -> Arc<[u8]> {
+        let encoded = entry.key.encode();
+        if let Some((known, slot)) = self.keys.get_key_value(&encoded)
+            && slot.newest.object.is_some()
+            && slot.newest.revision == entry.revision
+        {
+            return known.clone();
+        }
+        self.write(revision, entry.key, Some(entry.object));
+        // The version is older than `revision`; nobody can request a revision in between.
+        if let Some(slot) = self.keys.get_mut(&encoded) {
+            slot.newest.revision = entry.revision;
+            slot.newest.created = entry.created;
+        }
+        self.keys
+            .get_key_value(&encoded)
+            .map_or(encoded.clone(), |(known, _)| known.clone())
+    }
+
+    /// Deletes at a revision the objects that are not in `kept`, among some behind `after`. Returns
+    /// the last encoded key that it looked at; nothing at the end.
+    pub(crate) fn keep_only(
         &mut self,
         revision: Revision,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
-        mut fresh: BTreeMap<Arc<[u8]>, Entry>,
-    ) {
-        let mut writes = Vec::new();
-        for (encoded, slot) in self.keys.range::<[u8], _>(range) {
-            if slot.newest.object.is_none() {
-                continue;
-            }
-            match fresh.remove(encoded) {
-                None => writes.push((slot.key.clone(), None)),
-                Some(entry) if entry.revision == slot.newest.revision => {}
-                Some(entry) => writes.push((slot.key.clone(), Some(entry))),
-            }
+        kept: &HashSet<Arc<[u8]>>,
+        after: Bound<Arc<[u8]>>,
+    ) -> Option<Arc<[u8]>> {
+        let range = (after, Bound::Unbounded);
+        let some: Vec<_> = self.keys.range::<Arc<[u8]>, _>(range).take(CHUNK_ENTRIES).collect();
+        let last = some.last().map(|(encoded, _)| Arc::clone(encoded));
+        let gone = some
+            .into_iter()
+            .filter(|(encoded, slot)| slot.newest.object.is_some() && !kept.contains(*encoded));
+        let gone: Vec<ObjectKey> = gone.map(|(_, slot)| slot.key.clone()).collect();
+        for key in gone {
+            self.write(revision, key, None);
         }
-        writes.extend(fresh.into_values().map(|entry| (entry.key.clone(), Some(entry))));
-        for (key, entry) in writes {
-            let origin = entry
-                .as_ref()
-                .map(|entry| (key.encode(), entry.revision, entry.created));
-            self.write(revision, key, entry.map(|entry| entry.object));
-            // The versions are older than `revision`; nobody can request a revision in between.
-            if let Some((encoded, revision, created)) = origin
-                && let Some(slot) = self.keys.get_mut(&encoded)
-            {
-                slot.newest.revision = revision;
-                slot.newest.created = created;
-            }
-        }
+        last
     }
 
     /// Takes on other rules of sharing.

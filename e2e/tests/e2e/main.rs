@@ -64,6 +64,7 @@ mod rule_effects;
 mod samples;
 mod secure;
 mod serving;
+mod slots;
 mod start;
 mod store;
 mod telemetry;

@@ -19,7 +19,7 @@ use super::{
     reserve::Reserve,
 };
 use crate::{
-    Entry, FORMAT,
+    Entry,
     plan::{Overlay, Pending},
 };
 use insula_api::{Object, ObjectKey, Revision};
@@ -38,6 +38,8 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const UNSEALED: u64 = 1;
 /// The format with other names of resources.
 const EARLIER_NAMES: u64 = 2;
+/// The present format of the files.
+const FORMAT: u64 = 3;
 /// redb writes its magic number last when it creates a file.
 const MAGIC: &[u8; 4] = b"redb";
 

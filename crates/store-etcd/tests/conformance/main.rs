@@ -7,136 +7,22 @@
     reason = "the test is the outside: it reads the environment and spawns the driver"
 )]
 
+mod etcd;
+mod layouts;
 mod wire;
 
+use etcd::{Etcd, instance};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_store::{Guard, Store, Txn, Write, conformance};
 use insula_store_etcd::{EtcdStore, Options};
 use std::{
-    io::{Read, Write as _},
-    net::{TcpListener, TcpStream},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 use wire::{Traffic, Wire};
-
-struct Etcd {
-    process: Child,
-    endpoint: String,
-    binary: PathBuf,
-    dir: tempfile::TempDir,
-    arguments: Vec<String>,
-    prefixes: AtomicUsize,
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn binaries() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os("INSULA_ETCD") {
-        return std::env::split_paths(&named).collect();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|dir| dir.join("etcd"));
-    let found = on_path.chain(["/usr/bin/etcd".into()]).find(|file| file.is_file());
-    found.into_iter().collect()
-}
-
-fn instance() -> u64 {
-    static NEXT: AtomicUsize = AtomicUsize::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed) as u64
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-impl Etcd {
-    /// Starts one after the other, each when the one before is dropped.
-    fn each() -> impl Iterator<Item = Etcd> {
-        let binaries = binaries();
-        if binaries.is_empty() {
-            println!("skipped: no etcd");
-        }
-        binaries.into_iter().map(Etcd::start)
-    }
-
-    fn start(binary: PathBuf) -> Etcd {
-        let dir = tempfile::tempdir().unwrap();
-        let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
-        let data = dir.path().join("data").display().to_string();
-        let arguments = [
-            ("--data-dir", data.as_str()),
-            ("--listen-client-urls", &client),
-            ("--advertise-client-urls", &client),
-            ("--listen-peer-urls", &peer),
-            ("--initial-advertise-peer-urls", &peer),
-            ("--initial-cluster", &format!("default={peer}")),
-        ];
-        let arguments: Vec<String> = arguments
-            .iter()
-            .flat_map(|(name, value)| [(*name).into(), (*value).into()])
-            .collect();
-        let process = spawn(&binary, &arguments);
-        Etcd {
-            process,
-            endpoint: client,
-            binary,
-            dir,
-            arguments,
-            prefixes: AtomicUsize::new(0),
-        }
-    }
-
-    fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
-    fn restart(&mut self) {
-        assert!(self.dir.path().exists());
-        self.process = spawn(&self.binary, &self.arguments);
-    }
-
-    fn fresh_prefix(&self) -> String {
-        format!("/test-{}", self.prefixes.fetch_add(1, Ordering::Relaxed))
-    }
-
-    async fn store(&self, prefix: &str) -> Arc<dyn Store> {
-        let options = || Options {
-            request_timeout: Duration::from_secs(5),
-            ..Options::new(instance())
-        };
-        for _ in 0..100 {
-            if let Ok((store, driver)) =
-                EtcdStore::connect(std::slice::from_ref(&self.endpoint), prefix, options()).await
-            {
-                tokio::spawn(driver);
-                return Arc::new(store);
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("etcd at {} does not start", self.endpoint);
-    }
-}
-
-fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
-    Command::new(binary)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(ResourceId::local("example.io", "widgets"), ClusterName::root(), name)
@@ -163,6 +49,8 @@ fn put(name: &str) -> Txn {
 async fn etcd_keeps_the_contract() {
     for etcd in Etcd::each() {
         conformance::run(async || etcd.store(&etcd.fresh_prefix()).await).await;
+        // As an earlier program left it, before the slots begin.
+        conformance::run(async || etcd.unmarked(&etcd.fresh_prefix()).await as Arc<dyn Store>).await;
     }
 }
 
@@ -450,20 +338,6 @@ async fn a_large_store_loads_in_pages() {
     }
 }
 
-/// Returns the requests that an etcd has answered by a method of its key-value service, from its
-/// metrics.
-fn handled(etcd: &Etcd, method: &str) -> u64 {
-    let address = etcd.endpoint.trim_start_matches("http://");
-    let mut socket = TcpStream::connect(address).unwrap();
-    write!(socket, "GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    let name = format!("grpc_method=\"{method}\"");
-    let is_counter = |line: &&str| line.starts_with("grpc_server_handled_total") && line.contains(&name);
-    let count = |line: &str| line.rsplit_once(' ').and_then(|(_, number)| number.parse::<f64>().ok());
-    text.lines().filter(is_counter).filter_map(count).sum::<f64>() as u64
-}
-
 /// At 64 in flight each read of etcd's revision serves many, and all of them see what was
 /// acknowledged before they asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -472,7 +346,7 @@ async fn one_read_of_the_revision_serves_many() {
         let prefix = etcd.fresh_prefix();
         let (writer, reader) = (etcd.store(&prefix).await, etcd.store(&prefix).await);
         let acknowledged = Arc::new(AtomicU64::new(0));
-        let before = handled(&etcd, "Range");
+        let before = etcd.handled("Range");
         let readers = (0..64).map(|_| {
             let (reader, acknowledged) = (reader.clone(), acknowledged.clone());
             tokio::spawn(async move {
@@ -491,7 +365,7 @@ async fn one_read_of_the_revision_serves_many() {
         for reader in readers {
             reader.await.unwrap();
         }
-        let reads = handled(&etcd, "Range") - before;
+        let reads = etcd.handled("Range") - before;
         assert!(reads > 0 && reads < 64 * 50 / 4, "{reads} reads for 3,200 snapshots");
         println!("{reads} reads of etcd for 3,200 snapshots");
     }

@@ -1,0 +1,153 @@
+//! Moves the objects of the earlier layout to their slots, beside everything else: see `layout.rs`.
+//!
+//! A moved object has a new revision, as after any write, and is the same otherwise: watches show
+//! it once more. Any number of servers move at the same time; each transaction has guards on what
+//! it moves.
+
+use crate::{
+    keys::{Keys, Layout},
+    layout::with_created,
+    mirror::Mirror,
+};
+use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, Txn, TxnOp, TxnOpResponse};
+use insula_api::{ObjectKey, Revision};
+use std::{convert::Infallible, time::Duration};
+
+/// Objects that one transaction moves. Each takes two comparisons and two operations.
+const MOVED_MAX: usize = insula_store::TXN_OPS_MAX / 2;
+/// Bytes that one transaction moves, unless one object is larger.
+const MOVED_BYTES_MAX: usize = 1 << 20;
+/// Pause between two looks whether the slots have begun, or after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause after each page, in which etcd works for others alone: about as long as the page takes.
+const BREATH: Duration = Duration::from_millis(5);
+
+impl Mirror {
+    /// Moves what there is to move, from time to time, until it is dropped.
+    pub(crate) async fn relocate(&self) -> Infallible {
+        loop {
+            if self.keys.slots_began().is_none() {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            match self.relocate_all().await {
+                Ok(0) => {}
+                Ok(objects) => tracing::info!(objects, "objects were moved to their slots in etcd"),
+                // A full etcd, or one that does not answer, which those tell who need it.
+                Err(error) => {
+                    tracing::debug!(%error, "objects were not moved to their slots in etcd");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            // A server of an earlier program may have written late.
+            tokio::time::sleep(self.members.options().audit_interval).await;
+        }
+    }
+
+    /// Moves all objects, and returns the number of those that this server moved.
+    async fn relocate_all(&self) -> Result<usize, Error> {
+        let (mut from, end) = self.keys.earlier_objects();
+        let mut moved = 0;
+        loop {
+            let mut kv = self.members.current().await?.kv;
+            let options = GetOptions::new()
+                .with_range(end.clone())
+                .with_limit(i64::try_from(MOVED_MAX).unwrap_or(i64::MAX));
+            let page = kv.get(from.clone(), Some(options)).await?;
+            for batch in batches(&self.keys, page.kvs()) {
+                moved += relocate_batch(&mut kv, &self.keys, &batch).await?;
+            }
+            match page.kvs().last().filter(|_| page.more()) {
+                Some(last) => from = [last.key(), &[0]].concat(),
+                None => return Ok(moved),
+            }
+            tokio::time::sleep(BREATH).await;
+        }
+    }
+}
+
+/// Splits the objects of a page into what one transaction moves.
+fn batches<'a>(keys: &Keys, kvs: &'a [KeyValue]) -> Vec<Vec<&'a KeyValue>> {
+    let mut batches: Vec<Vec<&KeyValue>> = Vec::new();
+    let mut bytes = 0;
+    for kv in kvs.iter().filter(|kv| !keys.is_format(kv.key())) {
+        bytes += kv.value().len();
+        match batches.last_mut() {
+            Some(batch) if bytes <= MOVED_BYTES_MAX => batch.push(kv),
+            _ => {
+                bytes = kv.value().len();
+                batches.push(vec![kv]);
+            }
+        }
+    }
+    batches
+}
+
+/// Moves objects together, or those of them that nobody has changed meanwhile. Returns their
+/// number.
+async fn relocate_batch(kv: &mut KvClient, keys: &Keys, batch: &[&KeyValue]) -> Result<usize, Error> {
+    if relocate_if_unchanged(kv, keys, batch).await? {
+        return Ok(batch.len());
+    }
+    let mut moved = 0;
+    for one in batch {
+        moved += usize::from(relocate_if_unchanged(kv, keys, &[*one]).await?);
+        drop_stray(kv, keys, one).await?;
+    }
+    Ok(moved)
+}
+
+async fn relocate_if_unchanged(kv: &mut KvClient, keys: &Keys, batch: &[&KeyValue]) -> Result<bool, Error> {
+    let (mut compares, mut operations) = (Vec::new(), Vec::new());
+    for found in batch {
+        let Some(slot) = slot_key(keys, found) else { continue };
+        let created = Revision(found.create_revision().unsigned_abs());
+        compares.push(unchanged(found));
+        compares.push(Compare::create_revision(slot.clone(), CompareOp::Equal, 0));
+        operations.push(TxnOp::put(slot, with_created(created, found.value()), None));
+        operations.push(TxnOp::delete(found.key(), None));
+    }
+    let txn = Txn::new().when(compares).and_then(operations);
+    Ok(kv.txn(txn).await?.succeeded())
+}
+
+/// Deletes what a server of an earlier program has written beside an object in its slot: programs
+/// of this format have decided that one.
+async fn drop_stray(kv: &mut KvClient, keys: &Keys, found: &KeyValue) -> Result<(), Error> {
+    let Some(slot) = slot_key(keys, found) else {
+        return Ok(());
+    };
+    let taken = Compare::create_revision(slot, CompareOp::Greater, 0);
+    let delete = TxnOp::delete(found.key(), None);
+    let txn = Txn::new().when([unchanged(found), taken]).and_then([delete]);
+    kv.txn(txn).await.map(drop)
+}
+
+fn unchanged(found: &KeyValue) -> Compare {
+    Compare::mod_revision(found.key(), CompareOp::Equal, found.mod_revision())
+}
+
+/// Returns the key of an object in its slot. A key that is none stays: the load refuses it.
+fn slot_key(keys: &Keys, found: &KeyValue) -> Option<Vec<u8>> {
+    let (_, encoded) = keys.encoded(found.key())?;
+    Some(keys.object(&ObjectKey::decode(encoded).ok()?, Layout::Slot))
+}
+
+/// Moves objects with these keys of the earlier layout to their slots.
+pub(crate) async fn relocate_keys(kv: &mut KvClient, keys: &Keys, earlier: &[&[u8]]) -> Result<(), Error> {
+    for some in earlier.chunks(MOVED_MAX) {
+        let gets: Vec<TxnOp> = some.iter().map(|key| TxnOp::get(*key, None)).collect();
+        let answer = kv.txn(Txn::new().and_then(gets)).await?;
+        let found = answer.op_responses().into_iter().filter_map(|response| match response {
+            TxnOpResponse::Get(got) => got.kvs().first().cloned(),
+            _ => None,
+        });
+        let found: Vec<KeyValue> = found.collect();
+        for batch in batches(keys, &found) {
+            relocate_batch(kv, keys, &batch).await?;
+        }
+    }
+    Ok(())
+}
