@@ -3,12 +3,14 @@
 use crate::dice::Dice;
 use crate::yaml::{self, Kind};
 use insula_access::Target;
-use insula_api::{ClusterPath, Json, ObjectKey, Revision};
-use insula_apply::merge_patch;
+use insula_api::{ClusterName, ClusterPath, Freeze, Json, ObjectKey, Revision};
+use insula_apply::{OnConflict, merge_patch};
 use insula_auth::UserInfo;
-use insula_catalog::{Error, Part, locate};
+use insula_catalog::{Error, Part, ids, locate};
 use insula_registry::{
-    Change, DeleteOptions, Deleted, Deps, FieldValidation, ListOptions, SentKeys, WriteOptions, verbs,
+    Change, DeleteOptions, Deleted, Deps, FieldValidation, IfAbsent, ListOptions, SentKeys, WriteOptions,
+    freeze::{self, Frozen},
+    verbs,
 };
 use insula_store::Snapshot;
 use serde_json::json;
@@ -21,6 +23,7 @@ pub const PROVIDERS: [&str; 2] = ["p0", "p1"];
 const OBJECTS: [&str; 2] = ["a", "b"];
 const MAPS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
 const VERSIONS: [&str; 2] = ["v1", "v2"];
+const MANAGERS: [&str; 2] = ["one", "other"];
 /// Name of a schema of the providers, and of its rules.
 const OF_RELEASE: &str = "r1.widgets.example.io";
 
@@ -38,6 +41,18 @@ pub enum Op {
     Delete(String, &'static str, &'static str, &'static str),
     /// Writes a field of an object in a version, new or not: tenant, kind, version, name, field.
     Write(&'static str, Kind, &'static str, &'static str, &'static str),
+    /// Applies a field of an object in a version, as one of two managers: tenant, kind, version,
+    /// name, field, manager.
+    Apply(
+        &'static str,
+        Kind,
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static str,
+    ),
+    /// Freezes the workspace of a tenant, or thaws it.
+    Freeze(&'static str, bool),
     /// Creates what a tenant lacks: its workspace, or its binding to a provider's export.
     Mend(&'static str, &'static str),
     /// Creates a ConfigMap: tenant, namespace, name. One of each name but the first goes with the
@@ -60,6 +75,8 @@ pub enum Effect {
     Saw(ObjectKey, Revision, Option<Revision>),
     /// A list: the cluster, and the marks of what it showed.
     Listed(String, Vec<String>),
+    /// Something else was done, which shows in the order of commits.
+    Done,
     /// Nothing happened, and nothing will.
     Refused(String),
     /// It may have happened, or may still happen.
@@ -87,7 +104,9 @@ impl Op {
             "apiextensions.k8s.io/v1",
             "gadgets.acme.io",
         );
-        match dice.weighted(&[30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1, 3, 2, 4, 1, 3, 3, 1, 12]) {
+        match dice.weighted(&[
+            30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1, 3, 2, 4, 1, 3, 3, 1, 14, 8, 1, 3, 2, 3,
+        ]) {
             0 => Op::Write(tenant, kind, version, name, field),
             1 => Op::Delete(place(), "widgets", "example.io/v1", name),
             2 => Op::Get(tenant, version, name),
@@ -123,8 +142,22 @@ impl Op {
             ),
             18 => Op::Create(place(), "apiconversions", yaml::rules_named(definitions.2)),
             19 => Op::Delete(place(), "apiconversions", "apis.kcp.io/v1alpha1", definitions.2),
-            _ => Op::choose_mark(dice, tenant),
+            20 => Op::choose_mark(dice, tenant),
+            21 => Op::Apply(tenant, kind, version, name, field, *dice.pick(&MANAGERS)),
+            22 => Op::Freeze(tenant, true),
+            23 => Op::Freeze(tenant, false),
+            _ => Op::choose_claim(dice, tenant, provider),
         }
+    }
+
+    /// Chooses what an export claims, or what a binding answers.
+    fn choose_claim(dice: &Dice, tenant: &str, provider: &str) -> Op {
+        let (path, plural, claims) = match dice.chance(40) {
+            true => (provider, "apiexports", yaml::claims(dice.chance(70))),
+            false => (tenant, "apibindings", yaml::answers(dice.chance(70))),
+        };
+        let patch = json!({"spec": {"permissionClaims": claims}});
+        Op::Patch(format!("root:{path}"), plural, "apis.kcp.io/v1alpha2", "widgets", patch)
     }
 
     /// Chooses a mark on one of few objects, so that marks meet.
@@ -182,7 +215,7 @@ impl Op {
 
     async fn outcome(self, deps: &Deps, write: u64) -> Result<Effect, Error> {
         let user = UserInfo::authenticated("alice", "", vec!["system:kcp:admin".to_owned()]);
-        let options = &options(&user);
+        let options = &as_user(&user);
         match self {
             Op::Create(path, plural, body) => create(deps, (&path, plural), body, write, options).await,
             Op::Patch(path, plural, version, name, mut patch) => {
@@ -206,6 +239,14 @@ impl Op {
                     None => create_at(deps, &target, body, options).await,
                 }
             }
+            Op::Apply(tenant, kind, version, name, field, manager) => {
+                let options = WriteOptions {
+                    manager: manager.to_owned(),
+                    ..as_user(&user)
+                };
+                apply(deps, (tenant, kind, version), (name, field), write, &options).await
+            }
+            Op::Freeze(tenant, wanted) => freeze(deps, tenant, wanted).await,
             Op::Mend(tenant, provider) => {
                 let path = format!("root:{tenant}");
                 match target(deps, &path, "v1", "configmaps", &in_default()) {
@@ -214,20 +255,7 @@ impl Op {
                 }
             }
             Op::Map(tenant, namespace, name) => create_map(deps, (tenant, namespace, name), write, options).await,
-            Op::Get(tenant, version, name) => {
-                let snapshot = current(deps).await?;
-                let target = target_at(deps, &snapshot, (tenant, version))?;
-                let key = target.key(name);
-                let found = match verbs::get(deps, &snapshot, &target, name) {
-                    Ok(entry) => Some(entry),
-                    Err(Error::NotFound { .. }) => None,
-                    Err(other) => return Err(other),
-                };
-                if let Some(entry) = &found {
-                    verbs::show(deps, &target, entry).await?;
-                }
-                Ok(Effect::Saw(key, snapshot.revision(), found.map(|entry| entry.revision)))
-            }
+            Op::Get(tenant, version, name) => get(deps, (tenant, version), name).await,
             Op::List(tenant, version) => {
                 let snapshot = current(deps).await?;
                 let target = target_at(deps, &snapshot, (tenant, version))?;
@@ -241,6 +269,67 @@ impl Op {
             }
         }
     }
+}
+
+/// Applies a field of an object.
+async fn apply(
+    deps: &Deps,
+    (tenant, kind, version): (&str, Kind, &str),
+    (name, field): (&str, &str),
+    write: u64,
+    options: &WriteOptions<'_>,
+) -> Result<Effect, Error> {
+    let api_version = format!("{}/{version}", kind.group);
+    let target = target(
+        deps,
+        &format!("root:{tenant}"),
+        &api_version,
+        kind.plural,
+        &in_default(),
+    )?;
+    let config = yaml::written(kind, version, name, field, &mark(target.cluster.as_str(), write));
+    let how = (Part::Main, IfAbsent::Create);
+    let applied = verbs::apply(deps, &target, name, (&config, OnConflict::Force), how, options).await?;
+    let entry = applied.written.entry;
+    Ok(Effect::Wrote(entry.key, entry.revision))
+}
+
+/// Freezes the workspace of a tenant, or thaws it.
+async fn freeze(deps: &Deps, tenant: &str, wanted: bool) -> Result<Effect, Error> {
+    let snapshot = current(deps).await?;
+    let path = ClusterPath::parse(&format!("root:{tenant}")).map_err(|_| Error::UnknownResource)?;
+    let cluster = locate::locate(&snapshot, &path).map_err(|_| Error::UnknownResource)?;
+    let workspace = ObjectKey::cluster_scoped(ids::workspaces(), ClusterName::root(), tenant);
+    let frozen = Frozen {
+        workspace: &workspace,
+        cluster: &cluster,
+        seen: None,
+    };
+    let freeze = wanted.then(|| Freeze {
+        workspace: path.to_string(),
+        reason: "moving house".to_owned(),
+        by: "alice".to_owned(),
+        at: deps.clock.now().to_string(),
+        subtree: false,
+    });
+    freeze::set(deps, &frozen, freeze.as_ref()).await?;
+    Ok(Effect::Done)
+}
+
+/// Reads a widget.
+async fn get(deps: &Deps, place: (&str, &str), name: &str) -> Result<Effect, Error> {
+    let snapshot = current(deps).await?;
+    let target = target_at(deps, &snapshot, place)?;
+    let key = target.key(name);
+    let found = match verbs::get(deps, &snapshot, &target, name) {
+        Ok(entry) => Some(entry),
+        Err(Error::NotFound { .. }) => None,
+        Err(other) => return Err(other),
+    };
+    if let Some(entry) = &found {
+        verbs::show(deps, &target, entry).await?;
+    }
+    Ok(Effect::Saw(key, snapshot.revision(), found.map(|entry| entry.revision)))
 }
 
 fn in_default() -> Json {
@@ -330,7 +419,7 @@ async fn delete(
     })
 }
 
-fn options(user: &UserInfo) -> WriteOptions<'_> {
+fn as_user(user: &UserInfo) -> WriteOptions<'_> {
     WriteOptions {
         user,
         dry_run: false,

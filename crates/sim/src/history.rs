@@ -1,7 +1,8 @@
 //! History of each object by the order of commits, and the promises about it.
 
 use crate::{center::Center, client::Effect, yaml};
-use insula_api::{Json, Object, ObjectKey, Revision};
+use insula_api::{Json, Object, ObjectKey, Revision, names::annotations};
+use insula_catalog::ids;
 use insula_store::Change;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,8 @@ pub struct History {
     maps: BTreeMap<String, usize>,
     /// Clusters with a quota that counts.
     quotas: BTreeSet<String>,
+    /// Clusters of frozen workspaces.
+    frozen: BTreeSet<String>,
 }
 
 impl History {
@@ -82,6 +85,18 @@ impl History {
         if *key.resource.resource == *"configmaps" && *key.namespace == *"default" {
             self.count(change)?;
         }
+        if key.resource == ids::logicalclusters() {
+            let place = format!("/metadata/annotations/{}", annotations::FROZEN.replace('/', "~1"));
+            let is_frozen = change
+                .new
+                .as_ref()
+                .is_some_and(|new| new.body_value().pointer(&place).is_some());
+            let cluster = key.cluster.to_string();
+            let _ = match is_frozen {
+                true => self.frozen.insert(cluster),
+                false => self.frozen.remove(&cluster),
+            };
+        }
         match yaml::MARKED.contains(&&*key.resource.resource) {
             true => self.marked(change),
             false => Ok(()),
@@ -111,6 +126,13 @@ impl History {
             *times += 1;
             if *times > 1 {
                 return Err(format!("{mark} came back, in {:?} at {}", change.key, change.revision));
+            }
+            if self.frozen.contains(change.key.cluster.as_str()) {
+                let at = change.revision;
+                return Err(format!(
+                    "{mark} was written to {:?} at {at}, in a frozen workspace",
+                    change.key
+                ));
             }
         }
         Ok(())
@@ -192,7 +214,7 @@ impl History {
                 }
             }
             Effect::Refused(_) => drop(self.refused.insert(write)),
-            Effect::Unknown => {}
+            Effect::Done | Effect::Unknown => {}
         }
         Ok(())
     }

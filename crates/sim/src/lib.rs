@@ -10,12 +10,14 @@
 pub mod center;
 pub mod client;
 pub mod dice;
+pub mod faults;
 pub mod history;
 pub mod mirror;
 pub mod plant;
 mod presence;
 pub mod report;
 mod rest;
+pub mod shrink;
 pub mod tasks;
 pub mod time;
 pub mod world;
@@ -23,4 +25,5 @@ pub mod yaml;
 
 pub use plant::Plant;
 pub use report::{Report, Settings};
+pub use shrink::shrink;
 pub use world::run;

@@ -6,7 +6,7 @@
 )]
 
 use clap::Parser;
-use insula_sim::{Plant, Report, Settings, run};
+use insula_sim::{Plant, Report, Settings, faults::FAULTS, run, shrink};
 use std::{
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
@@ -44,6 +44,12 @@ struct Arguments {
     /// Prints all steps.
     #[arg(long)]
     trace: bool,
+    /// Leaves a fault out; may be repeated.
+    #[arg(long, value_parser = insula_sim::faults::FAULTS)]
+    without: Vec<String>,
+    /// Looks for a smaller run of a seed that fails.
+    #[arg(long)]
+    shrink: bool,
     /// Runs each seed twice and compares.
     #[arg(long)]
     check_determinism: bool,
@@ -111,6 +117,7 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
                         seed,
                         steps: arguments.steps,
                         servers: arguments.servers,
+                        without: without(arguments),
                         plant: plant.clone(),
                         whole_trace: arguments.trace,
                     };
@@ -128,6 +135,9 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
                         }
                         tell(&settings, &report);
                     }
+                    if report.failure.is_some() && arguments.shrink {
+                        tell_smallest(&settings);
+                    }
                 }
             });
         }
@@ -142,6 +152,26 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
         println!("requests: {written} wrote, {read} read, {refused} were refused, {unknown} are unknown");
     }
     Some(failed.into_inner()).filter(|seed| *seed > 0)
+}
+
+fn without(arguments: &Arguments) -> Vec<&'static str> {
+    let named = |name: &&&str| arguments.without.iter().any(|without| without == **name);
+    FAULTS.iter().filter(named).copied().collect()
+}
+
+/// Prints the command of the smallest run of the seed that fails, and its steps.
+fn tell_smallest(settings: &Settings) {
+    let smallest = shrink(settings, run);
+    tell(&smallest, &run(&smallest));
+    let Settings {
+        seed, steps, servers, ..
+    } = smallest;
+    let without: String = smallest
+        .without
+        .iter()
+        .map(|name| format!(" --without {name}"))
+        .collect();
+    println!("insula-sim --seed {seed} --steps {steps} --servers {servers}{without}");
 }
 
 fn add(sum: &AtomicU64, count: usize) {

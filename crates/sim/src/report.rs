@@ -1,6 +1,7 @@
 //! Settings of a run, and its result.
 
 use crate::plant::Plant;
+use insula_api::ObjectKey;
 
 /// Settings of a run.
 #[derive(Debug, Clone)]
@@ -11,6 +12,8 @@ pub struct Settings {
     pub steps: usize,
     /// Servers on the store.
     pub servers: usize,
+    /// Faults that the world does not have, of [`crate::FAULTS`].
+    pub without: Vec<&'static str>,
     /// The fault that the store has.
     pub plant: Option<Plant>,
     /// True to keep all steps, and what each poll is of.
@@ -32,4 +35,10 @@ pub struct Report {
     pub commits: usize,
     /// Requests by what they came to: written, read, refused, unknown.
     pub outcomes: [usize; 4],
+}
+
+/// Shows a key in a trace; `†` for a deletion.
+pub(crate) fn shown(key: &ObjectKey, is_there: bool) -> String {
+    let end = if is_there { "" } else { "†" };
+    format!("{}/{}/{}{end}", key.resource.resource, key.cluster, key.name)
 }

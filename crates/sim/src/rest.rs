@@ -77,6 +77,7 @@ fn bound(deps: &Deps, now: &Snapshot, tenant: &str, cluster: &ClusterName, bindi
     let Some(export) = export else {
         return Err(format!("{provider} has no export"));
     };
+    claims(tenant, &export, binding)?;
     let (offers, has) = (
         text(&export, "/spec/resources/0/schema"),
         text(binding, "/status/boundResources/0/schema/name"),
@@ -114,6 +115,21 @@ fn bound(deps: &Deps, now: &Snapshot, tenant: &str, cluster: &ClusterName, bindi
         same_values(&entry.key, &shown)?;
     }
     Ok(())
+}
+
+/// Checks that what an export claims and a binding accepts applies, and nothing else.
+fn claims(tenant: &str, export: &Entry, binding: &Entry) -> Result<(), String> {
+    let [export, binding] = [export, binding].map(|entry| entry.object.body_value());
+    let is_claimed = export.pointer("/spec/permissionClaims/0").is_some();
+    let answer = binding.pointer("/spec/permissionClaims/0/state");
+    let is_accepted = answer.and_then(Json::as_str) == Some("Accepted");
+    let applies = binding.pointer("/status/appliedPermissionClaims/0").is_some();
+    match applies == (is_claimed && is_accepted) {
+        true => Ok(()),
+        false => Err(format!(
+            "of {tenant} the claim applies: {applies}; claimed: {is_claimed}, accepted: {is_accepted}"
+        )),
+    }
 }
 
 /// Checks that what versions of an object share is the same in each.

@@ -2,17 +2,19 @@
 
 use crate::{
     center::Center,
-    client::{Effect, Op},
+    client::{Effect, Op, TENANTS},
     dice::Dice,
+    faults::Faults,
     history::History,
     mirror::Mirror,
     presence::{appear, give_signs, run_name},
-    report::{Report, Settings},
+    report::{Report, Settings, shown},
     rest,
     tasks::Tasks,
     time::Time,
 };
 use insula_api::{ObjectKey, Revision, Scope};
+use insula_catalog::ids;
 use insula_controllers::{Controllers, bootstrap};
 use insula_registry::{Deps, Team, servers};
 use insula_store::{CommitError, Cursor, Write};
@@ -55,17 +57,6 @@ struct Running {
     effect: Arc<Mutex<Option<Effect>>>,
 }
 
-/// Weights of what can go wrong; 0 where the seed has switched it off.
-struct Faults {
-    lose: usize,
-    refuse: usize,
-    full: usize,
-    crash: usize,
-    reload: usize,
-    forget: usize,
-    lag: usize,
-}
-
 pub(crate) struct World {
     settings: Settings,
     dice: Dice,
@@ -103,16 +94,7 @@ pub fn run(settings: &Settings) -> Report {
 impl World {
     fn new(settings: Settings) -> World {
         let dice = Dice::new(settings.seed);
-        let sometimes = |weight: usize| if dice.chance(50) { weight } else { 0 };
-        let faults = Faults {
-            lose: sometimes(6),
-            refuse: sometimes(3),
-            full: sometimes(3),
-            crash: sometimes(1),
-            reload: sometimes(1),
-            forget: sometimes(1),
-            lag: sometimes(97),
-        };
+        let faults = Faults::choose(&dice, &settings.without);
         let shares = dice.chance(50);
         let (center, time) = (Center::new(settings.plant.clone()), Time::begin());
         let mut world = World {
@@ -159,8 +141,33 @@ impl World {
             }
         }
         self.rest()?;
+        for tenant in TENANTS {
+            self.send(0, 0, Op::Freeze(tenant, false));
+            self.rest()?;
+        }
         self.history.check_refused()?;
-        rest::check(self)
+        rest::check(self)?;
+        self.look_anew()
+    }
+
+    /// Checks that everything was noticed: a server that begins, and so looks at everything, has
+    /// nothing to write.
+    fn look_anew(&mut self) -> Result<(), String> {
+        for server in 0..self.servers.len() {
+            self.tasks.end(server);
+            self.servers[server] = None;
+        }
+        let before = self.center.commits();
+        self.start(0);
+        self.rest()?;
+        let changes = self.center.changes(before, self.center.commits()).concat();
+        match changes.iter().find(|change| change.key.resource != ids::servers()) {
+            None => Ok(()),
+            Some(change) => Err(format!(
+                "{:?} was written by a server that looked at everything anew: nobody had noticed before",
+                change.key
+            )),
+        }
     }
 
     fn note(&mut self, step: String) {
@@ -251,7 +258,7 @@ impl World {
             return Ok(());
         };
         let place = match effect {
-            Effect::Wrote(..) | Effect::Gone(..) => 0,
+            Effect::Wrote(..) | Effect::Gone(..) | Effect::Done => 0,
             Effect::Saw(..) | Effect::Listed(..) => 1,
             Effect::Refused(_) => 2,
             Effect::Unknown => 3,
@@ -490,10 +497,4 @@ impl World {
         }
         Err("the reconcilers never come to rest".to_owned())
     }
-}
-
-/// Shows a key in a trace; `†` for a deletion.
-fn shown(key: &ObjectKey, is_there: bool) -> String {
-    let end = if is_there { "" } else { "†" };
-    format!("{}/{}/{}{end}", key.resource.resource, key.cluster, key.name)
 }

@@ -124,6 +124,20 @@ pub fn export(release: usize) -> Json {
     })
 }
 
+/// Claims of an export: one, or none.
+pub fn claims(wanted: bool) -> Json {
+    let claim = json!({"group": "", "resource": "configmaps", "verbs": ["get", "list"]});
+    Json::Array(wanted.then_some(claim).into_iter().collect())
+}
+
+/// The answer of a binding to the claim.
+pub fn answers(accepted: bool) -> Json {
+    let mut answers = claims(true);
+    answers[0]["state"] = json!(if accepted { "Accepted" } else { "Rejected" });
+    answers[0]["selector"] = json!({"matchAll": true});
+    answers
+}
+
 /// A binding to a provider's export.
 pub fn binding(provider: &str) -> Json {
     json!({

@@ -10,6 +10,7 @@ fn world(seed: u64, plant: Option<Plant>) -> Report {
         seed,
         steps: STEPS,
         servers: 3,
+        without: Vec::new(),
         plant,
         whole_trace: false,
     })
