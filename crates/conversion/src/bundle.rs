@@ -26,6 +26,7 @@ mod price;
 mod recompute;
 mod retained;
 mod route;
+mod shared_list;
 mod stored;
 mod written;
 
@@ -116,6 +117,10 @@ pub struct Bundle {
     rules: BTreeMap<(usize, usize), u64>,
     /// Fields that versions have for themselves.
     own: own::OwnTrees,
+    /// Lists that versions beside the hub have in common.
+    lists: Vec<shared_list::SharedList>,
+    /// Descriptions of those that are not one list in all versions that have them.
+    lists_apart: Vec<String>,
     /// True if objects record the rules that wrote them.
     records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.
@@ -413,6 +418,7 @@ impl Bundle {
             .truncate(self.versions.len() - usize::from(self.top != self.hub));
         self.top = self.hub;
         self.shared.clear();
+        self.lists.clear();
     }
 
     pub(crate) fn index(&self, version: &str) -> Result<usize, ConvertError> {

@@ -1,7 +1,7 @@
 //! Compilation of a bundle, with the checks that need no object.
 
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
-use super::{idle, own::OwnTrees, price, written::rules_between};
+use super::{idle, own::OwnTrees, price, shared_list, written::rules_between};
 use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
@@ -109,6 +109,7 @@ pub(super) fn compile(
         LossPolicy::Lossless => joined(group, &views, &versions, hub, &converters, directions),
         LossPolicy::None => (None, Vec::new()),
     };
+    let lists = shared_list::find(&versions, hub, directions);
     let fingerprints = directions
         .iter()
         .filter_map(|d| Some(((find(&d.from)?, find(&d.to)?), d.fingerprint())))
@@ -123,6 +124,8 @@ pub(super) fn compile(
         group: group.to_owned(),
         kind: "Kind".to_owned(),
         own: OwnTrees::default(),
+        lists_apart: shared_list::apart::find(&versions, hub, directions, &lists),
+        lists,
         top,
         shared: edges,
         storage: stored,

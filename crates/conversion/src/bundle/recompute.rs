@@ -115,9 +115,10 @@ impl Bundle {
             views,
             records,
             writer: None,
+            from: root,
             budget,
         };
-        let new = write.finish(root)?;
+        let new = write.finish()?;
         let changes = self.changes(stored, new.stored(stored.version), budget)?;
         Ok(Recomputed {
             stored: new,
