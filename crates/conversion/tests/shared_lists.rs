@@ -158,3 +158,44 @@ rules:
                 version keeps for itself what no rule moves";
     assert_eq!(nested.lists_apart(), [told]);
 }
+
+/// A rule beside the hub names an item of a list that the hub lacks.
+#[test]
+fn rules_of_a_pair_join_a_field_with_an_item() {
+    let text = "
+versions:
+  v1: {spec: {url: string}}
+  v2: {spec: {url: string, l: [{a: string, b: string}], t: [string]}}
+  v3: {spec: {url: string, one: string, first: string}}
+  v4: {spec: {url: string, l: [{a: string, b: string}], t: [string]}}
+rules:
+  hub: v1
+  conversions:
+  - {from: v1, to: v2, rules: []}
+  - {from: v1, to: v3, rules: []}
+  - {from: v1, to: v4, rules: []}
+  - from: v2
+    to: v3
+    rules: [{field: 'spec.l[0].a', destination: spec.one}, {from: 'v2.spec.t[0]', to: spec.first}]
+  - from: v3
+    to: v2
+    rules: [{field: spec.one, destination: 'spec.l[0].a'}, {field: spec.first, destination: 'spec.t[0]'}]
+";
+    for storage in ["v1", "v2", "v3", "v4"] {
+        let bundle = bundle_of(&format!("storage: {storage}\n{text}"));
+        assert_eq!(bundle.idle_rules(), Vec::<String>::new(), "{storage}");
+        let mut written = Written::new(&bundle);
+        written.put("v2", json!({"l": [{"a": "a", "b": "b"}, {"a": "c"}], "t": ["t", "u"]}));
+        assert_eq!(written.shows("v3"), json!({"one": "a", "first": "t"}), "{storage}");
+        written.put("v3", json!({"url": "u", "one": "z", "first": "y"}));
+        let all = json!({"url": "u", "l": [{"a": "z", "b": "b"}, {"a": "c"}], "t": ["y", "u"]});
+        assert_eq!(written.shows("v2"), all, "{storage}");
+        assert_eq!(written.shows("v4"), all, "{storage}");
+        written.put("v3", json!({"url": "u"}));
+        assert_eq!(
+            written.shows("v4"),
+            json!({"url": "u", "l": [{"b": "b"}, {"a": "c"}], "t": ["u"]}),
+            "{storage}"
+        );
+    }
+}
