@@ -110,6 +110,7 @@ impl Bundle {
             residuals: now.residuals.clone(),
             retained: BTreeMap::new(),
             carried: BTreeMap::new(),
+            own: now.own.clone(),
             old: Some(now),
             raw: self.versions[root].has_defaults.then_some(raw),
             views,

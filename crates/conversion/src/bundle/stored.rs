@@ -162,6 +162,7 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
         carried: BTreeMap::new(),
         records: Records::new(),
         writer: Some(from),
+        own: None,
         from,
         budget,
     };
@@ -228,7 +229,7 @@ pub(super) fn write_over(
         views.insert(parent, target.tidied(merged));
         at = parent;
     }
-    let (residuals, records) = (before.residuals.clone(), before.records.clone());
+    let (residuals, records, own) = (before.residuals.clone(), before.records.clone(), before.own.clone());
     let mut write = Write {
         bundle,
         root,
@@ -240,6 +241,7 @@ pub(super) fn write_over(
         carried,
         records,
         writer,
+        own,
         from,
         budget,
     };
@@ -271,7 +273,7 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize, old: Stored<'_>
                 before.residuals.clone(),
                 &before.retained,
                 &before.records,
-                Some(&bundle.own_fields(before.root, &before.residuals)),
+                Some(&bundle.own_fields(before.root, &before.residuals, (&before.retained, before.own.as_ref()))),
             ),
         },
     })
@@ -307,6 +309,7 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         carried: BTreeMap::new(),
         records,
         writer: None,
+        own: before.own,
         from: root,
         budget,
     };
@@ -330,6 +333,8 @@ pub(super) struct Write<'a, 'b> {
     pub(super) records: Records,
     /// The version of the client that writes; `None` if nobody wrote anything new.
     pub(super) writer: Option<usize>,
+    /// Fields that versions had for themselves before.
+    pub(super) own: Option<OwnFields>,
     /// The version that is written.
     pub(super) from: usize,
     pub(super) budget: &'b mut Budget,
@@ -369,7 +374,7 @@ impl Write<'_, '_> {
         self.record();
         let read = self.views.remove(&root).unwrap_or_default();
         let mut value = self.raw.take().unwrap_or(read);
-        let own = bundle.own_fields(root, &self.residuals);
+        let own = bundle.own_fields(root, &self.residuals, (&self.retained, self.own.as_ref()));
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), bundle.api_version(root));
         }
