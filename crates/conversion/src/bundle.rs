@@ -24,8 +24,10 @@ mod metadata;
 mod own;
 mod price;
 mod recompute;
+mod renamed;
 mod retained;
 mod route;
+mod shared_list;
 mod stored;
 mod written;
 
@@ -116,6 +118,12 @@ pub struct Bundle {
     rules: BTreeMap<(usize, usize), u64>,
     /// Fields that versions have for themselves.
     own: own::OwnTrees,
+    /// Fields that versions show from places of the union with other names.
+    renamed: Vec<renamed::Renamed>,
+    /// Lists that versions beside the hub have in common.
+    lists: Vec<shared_list::SharedList>,
+    /// Descriptions of those that are not one list in all versions that have them.
+    lists_apart: Vec<String>,
     /// True if objects record the rules that wrote them.
     records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.
@@ -263,25 +271,6 @@ impl Bundle {
         }
     }
 
-    /// Returns false for the residual of an object without [`Bundle::replaced_values`], by its
-    /// bytes alone: today's program writes the name of the union into each.
-    pub fn may_replace_values(&self, residual: &[u8]) -> bool {
-        let name = format!("\"{UNION}\":");
-        self.top != self.hub && !residual.windows(name.len()).any(|bytes| bytes == name.as_bytes())
-    }
-
-    /// Returns the values of a stored object, as `.spec.unit of v2`, that differ from another
-    /// version's although they are one value, and were written earlier. Only a program that gave
-    /// each version a home of its own has stored such objects; the next write joins the homes.
-    pub fn replaced_values(&self, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
-        match (self.loss_policy, stored.residual, self.index(stored.version)) {
-            (LossPolicy::Lossless, Some(_), Ok(root)) if self.top != self.hub => {
-                joined::replaced(self, root, stored, budget)
-            }
-            _ => Vec::new(),
-        }
-    }
-
     /// Converts an object without a residual: for tools and partial objects.
     ///
     /// # Errors
@@ -413,6 +402,8 @@ impl Bundle {
             .truncate(self.versions.len() - usize::from(self.top != self.hub));
         self.top = self.hub;
         self.shared.clear();
+        self.lists.clear();
+        self.renamed.clear();
     }
 
     pub(crate) fn index(&self, version: &str) -> Result<usize, ConvertError> {

@@ -6,10 +6,11 @@
 
 use crate::passthrough::{Kind, known_kind};
 use crate::path::{Path, Segment, covers};
-use crate::rules::{Direction, Rule, Source};
+use crate::rules::{Direction, Rule, RuleAt, Source};
+use insula_api::FieldPath;
 use insula_schema::Node;
 use serde_json::Value as Json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(test)]
 mod tests;
@@ -53,11 +54,13 @@ impl Claims {
     /// over the hub to the other.
     pub(crate) fn of_pair(a: &str, b: &str, hub: &str, directions: &[Direction]) -> Claims {
         let mut claims = Claims::between(a, b, directions);
-        for version in [a, b]
-            .into_iter()
-            .filter(|version| ![a, b].contains(&hub) && *version != hub)
-        {
-            claims.0.extend(Claims::between(version, hub, directions).0);
+        if [a, b].contains(&hub) {
+            return claims;
+        }
+        let common = ListRules::common([a, b], hub, directions);
+        for version in [a, b] {
+            let by_hub = Claims::between(version, hub, directions).0.into_iter();
+            claims.0.extend(by_hub.filter(|path| !common.contains(path.segments())));
         }
         claims
     }
@@ -200,6 +203,77 @@ impl Claims {
             }
         }
         None
+    }
+}
+
+/// Rules between a version and the hub that name items of lists of the version, by the list: the
+/// way of each, and the rule as it is for any version.
+#[derive(Default)]
+pub(crate) struct ListRules(BTreeMap<Vec<Segment>, Vec<(bool, Rule)>>);
+
+impl ListRules {
+    pub(crate) fn of_version(version: &str, hub: &str, directions: &[Direction]) -> ListRules {
+        let mut lists = ListRules::default();
+        let mut others: Vec<&[Segment]> = Vec::new();
+        for direction in directions {
+            let is_up = (direction.from.as_str(), direction.to.as_str()) == (version, hub);
+            if !is_up && (direction.from.as_str(), direction.to.as_str()) != (hub, version) {
+                continue;
+            }
+            others.extend(direction.drop.iter().map(Path::segments));
+            for rule in &direction.rules {
+                let path = if is_up {
+                    source(rule)
+                } else {
+                    rule.destination.segments()
+                };
+                let (list, _) = split(path);
+                match path.get(list.len()) {
+                    Some(Segment::Index(_)) => {
+                        lists.0.entry(list.to_vec()).or_default().push((is_up, anywhere(rule)));
+                    }
+                    _ => others.push(path),
+                }
+            }
+        }
+        // What is said about all of the list is no rule for an item.
+        let is_clear = |list: &Vec<Segment>| {
+            let apart = |other: &&[Segment]| !covers(other, list) && !covers(list, other);
+            others.iter().filter(|other| !other.is_empty()).all(apart)
+        };
+        lists.0.retain(|list, _| is_clear(list));
+        for rules in lists.0.values_mut() {
+            rules.sort_by_cached_key(|(is_up, rule)| (*is_up, rule.destination.clone(), source(rule).to_vec()));
+        }
+        lists
+    }
+
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &Vec<Segment>> {
+        self.0.keys()
+    }
+
+    /// Returns the lists of which rules name items in both of two versions, are the same for both,
+    /// and are the only ones about the list: then all of it is one value of both.
+    pub(crate) fn common([a, b]: [&str; 2], hub: &str, directions: &[Direction]) -> BTreeSet<Vec<Segment>> {
+        let [ours, theirs] = [a, b].map(|version| ListRules::of_version(version, hub, directions).0);
+        let between = Claims::of_rules(a, b, directions);
+        let is_common = |(list, rules): &(Vec<Segment>, Vec<(bool, Rule)>)| {
+            theirs.get(list) == Some(rules) && !between.cover(list) && !between.below(list)
+        };
+        ours.into_iter().filter(is_common).map(|(list, _)| list).collect()
+    }
+}
+
+/// Returns a rule without its place and spelling.
+fn anywhere(rule: &Rule) -> Rule {
+    Rule {
+        item_rules: rule.item_rules.iter().map(anywhere).collect(),
+        at: RuleAt {
+            path: FieldPath::new(""),
+            source: "field",
+            destination: "destination",
+        },
+        ..rule.clone()
     }
 }
 

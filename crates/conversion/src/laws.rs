@@ -289,15 +289,20 @@ impl<'a> Laws<'a> {
             // A conversion that fails has no result to compare: the write needed none.
             let (was, is) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?);
             let (Some(was), Some(is)) = (&*was, &*is) else { continue };
-            let shown = |stored| Ok(bundle.without_dropped(self.read(stored, b, law)?, b));
+            // A list that both have in common changes as the writer changes it.
+            let apart = |object| bundle.without_lists((from, b), object);
+            let [was, is] = [was, is].map(|made| (apart(Cow::Borrowed(&made.0)), &made.1));
+            let shown = |stored| Ok(apart(bundle.without_dropped(self.read(stored, b, law)?, b)));
             let (had, has) = match (shown(before), shown(after)) {
                 (Ok(had), Ok(has)) => (had, has),
                 // The laws cover served versions only.
                 _ if !bundle.served().any(|version| version == b) => continue,
                 (had, has) => (had?, has?),
             };
-            let edit = Edit(Side::new(&was.0, &was.1), Side::new(&is.0, &is.1));
-            let maps = [&was.0, &is.0, &had, &has].into_iter().filter_map(Json::as_object);
+            let edit = Edit(Side::new(&was.0, was.1), Side::new(&is.0, is.1));
+            let maps = [&was.0, &is.0, &had, &has]
+                .into_iter()
+                .filter_map(|object| object.as_object());
             let names: BTreeSet<&String> = maps.flat_map(|map| map.keys()).collect();
             for name in names {
                 if name == "apiVersion" || name == "kind" || name == "metadata" {

@@ -37,6 +37,8 @@ pub use suggestion::{Guess, SURE, Source, Suggestion, Suggestions};
 const TIE: f64 = 0.04;
 /// Least score of similar fields that alone of their type changed in their object.
 const ALONE: f64 = 0.65;
+/// Factor for fields of one name where the names beside them tell of another field.
+const OTHER_TELLS: f64 = 0.6;
 /// Score of the keys of two lists that belong together.
 const BOTH_KEYS: f64 = 0.9;
 /// Maximum number of fields of one version that are compared: the cost grows with the product of
@@ -156,7 +158,7 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
             true => joined(above_new, &news[other.new].path),
             false => joined(above_old, &olds[other.old].path),
         });
-        let mut pair = pair.clone();
+        let mut pair = weighed(pair, &pairs, (&olds, &news), above_old);
         if alone && pair.score < ALONE {
             pair.score = ALONE;
             pair.reasons.push("no others of their type have changed".to_owned());
@@ -191,6 +193,56 @@ fn rival<'p>(pair: &Pair, pairs: &'p [Pair], (olds, news): (&[Loose<'_>], &[Loos
         let same = nested(&olds[other.old].path, a) && nested(&news[other.new].path, b);
         shares && !same && pair.score - other.score < TIE
     })
+}
+
+/// Returns a pair with less of a score if the names beside it tell of another field.
+fn weighed(pair: &Pair, pairs: &[Pair], places: (&[Loose<'_>], &[Loose<'_>]), above_old: &[Segment]) -> Pair {
+    let mut weighed = pair.clone();
+    if let Some(other) = told_beside(pair, pairs, places) {
+        weighed.score *= OTHER_TELLS;
+        let other = joined(above_old, &other.path);
+        weighed.reasons.push(format!("the names beside it tell of {other}"));
+    }
+    weighed
+}
+
+/// Returns the old field that became the new one of a pair of one name, if the names of fields
+/// beside the two change alike and tell so.
+///
+/// ```text
+/// controlPlaneInitialized                              ↔  init.controlPlaneInitialized, by name
+/// infrastructureReady  →  init.infrastructureProvisioned, and so
+/// controlPlaneReady    →  init.controlPlaneInitialized
+/// ```
+fn told_beside<'p, 's>(
+    pair: &Pair,
+    pairs: &[Pair],
+    (olds, news): (&'p [Loose<'s>], &[Loose<'s>]),
+) -> Option<&'p Loose<'s>> {
+    let (a, b) = (&olds[pair.old], &news[pair.new]);
+    if a.name() != b.name() || a.above() == b.above() {
+        return None;
+    }
+    let (stem, _) = last_word(b.name());
+    pairs.iter().find_map(|other| {
+        let (x, y) = (&olds[other.old], &news[other.new]);
+        let is_beside = x.above() == a.above() && y.above() == b.above();
+        let ((from, was), (to, is)) = (last_word(x.name()), last_word(y.name()));
+        if !is_beside || from.is_empty() || from != to || from == stem || was == is {
+            return None;
+        }
+        let is_told = |place: &&Loose<'_>| {
+            place.above() == a.above() && place.name().strip_prefix(stem) == Some(was) && place.path != a.path
+        };
+        olds.iter()
+            .filter(is_told)
+            .find(|place| place.node.kind() == a.node.kind())
+    })
+}
+
+/// Splits a name before its last word.
+fn last_word(name: &str) -> (&str, &str) {
+    name.split_at(name.rfind(char::is_uppercase).unwrap_or_default())
 }
 
 /// Returns all similar pairs, the best first.

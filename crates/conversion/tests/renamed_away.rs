@@ -140,3 +140,110 @@ rules:
         );
     }
 }
+
+/// A version that goes takes the rules with it, and the name under which the union has the value;
+/// the version that it shared the value with still has the field.
+#[test]
+fn a_value_beside_the_hub_stays_when_the_version_of_its_name_goes() {
+    let release = |with: &str, there: &str, back: &str| {
+        let idle = |version: &str| {
+            format!("  - {{from: v1, to: {version}, rules: []}}\n  - {{from: {version}, to: v1, rules: []}}\n")
+        };
+        let f = "{u: string, f: string, o: {a: string, b: [string]}}";
+        let g = "{u: string, g: string, p: {c: string, d: [string]}}";
+        let mut text = format!("versions:\n  v1: {{spec: {{u: string}}}}\n  v3: {{spec: {g}}}\n");
+        if !with.is_empty() {
+            text += &format!("  {with}: {{spec: {f}}}\n");
+        }
+        text += &format!("rules:\n  hub: v1\n  conversions:\n{}", idle("v3"));
+        if !with.is_empty() {
+            text += &idle(with);
+            text += &format!("  - {{from: v2, to: v3, rules: [{there}]}}\n  - {{from: v3, to: v2, rules: [{back}]}}\n");
+        }
+        yaml(&text)
+    };
+    let with = release(
+        "v2",
+        "{field: spec.f, destination: spec.g}, {field: spec.o.a, destination: spec.p.c}, \
+         {field: spec.o.b, destination: spec.p.d}",
+        "{field: spec.g, destination: spec.f}, {field: spec.p.c, destination: spec.o.a}, \
+         {field: spec.p.d, destination: spec.o.b}",
+    );
+    let without = release("", "", "");
+    let of_v3 = |g: &str| json!({"g": g, "p": {"c": "a", "d": ["b"]}});
+    let mut released = Released::default();
+    released.put(&with, "v2", &json!({"f": "x", "o": {"a": "a", "b": ["b"]}}));
+    assert_eq!(released.shows(&with, "v3"), of_v3("x"));
+    assert_eq!(released.shows(&without, "v3"), of_v3("x"));
+    released.put(&without, "v1", &json!({"u": "u"}));
+    let mut shown = of_v3("x");
+    shown["u"] = json!("u");
+    assert_eq!(released.shows(&without, "v3"), shown);
+    shown["g"] = json!("y");
+    released.put(&without, "v3", &shown);
+    // The version is back, with its rules.
+    assert_eq!(
+        released.shows(&with, "v2"),
+        json!({"u": "u", "f": "y", "o": {"a": "a", "b": ["b"]}})
+    );
+}
+
+/// The hub's field was away with its rules, and a version wrote the value under its own name.
+#[test]
+fn the_later_write_counts_when_a_renamed_field_of_the_hub_is_back() {
+    for (storage, hub) in [("v1", "v1"), ("v2", "v1"), ("v3", "v1")] {
+        let release = |fields: &str, there: &str, back: &str| {
+            yaml(&format!(
+                "storage: {storage}
+versions:
+  v1: {{spec: {fields}}}
+  v2: {{spec: {{b: string, u: string}}}}
+  v3: {{spec: {{u: string}}}}
+rules:
+  hub: {hub}
+  conversions:
+  - {{from: v1, to: v2, rules: [{there}]}}
+  - {{from: v2, to: v1, rules: [{back}]}}
+  - {{from: v1, to: v3, rules: []}}
+  - {{from: v3, to: v1, rules: []}}"
+            ))
+        };
+        let with = release(
+            "{a: string, u: string}",
+            "{field: spec.a, destination: spec.b}",
+            "{field: spec.b, destination: spec.a}",
+        );
+        let without = release("{u: string}", "", "");
+        for writer in ["v1", "v2"] {
+            let mut released = Released::default();
+            let first = if writer == "v1" {
+                json!({"a": "old", "u": "u"})
+            } else {
+                json!({"b": "old", "u": "u"})
+            };
+            released.put(&with, writer, &first);
+            released.put(&without, "v2", &json!({"b": "new", "u": "u"}));
+            assert_eq!(
+                released.shows(&with, "v1"),
+                json!({"a": "new", "u": "u"}),
+                "{storage} {writer}"
+            );
+            assert_eq!(
+                released.shows(&with, "v2"),
+                json!({"b": "new", "u": "u"}),
+                "{storage} {writer}"
+            );
+            released.put(&with, "v3", &json!({"u": "w"}));
+            assert_eq!(
+                released.shows(&with, "v1"),
+                json!({"a": "new", "u": "w"}),
+                "{storage} {writer}"
+            );
+            assert_eq!(
+                released.shows(&with, "v2"),
+                json!({"b": "new", "u": "w"}),
+                "{storage} {writer}"
+            );
+        }
+    }
+}

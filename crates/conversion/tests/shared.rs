@@ -4,48 +4,10 @@
 
 mod support;
 
-use insula_conversion::{Bundle, Stored, ToStore, laws, unmetered_budget};
-use serde_json::{Value as Json, json};
+use insula_conversion::{Stored, laws, unmetered_budget};
+use serde_json::json;
+use support::written::{Written, residuals_of};
 use support::{bundle_of, object};
-
-/// An object in the making, written through several versions.
-struct Written<'b> {
-    bundle: &'b Bundle,
-    stored: Option<ToStore>,
-}
-
-impl<'b> Written<'b> {
-    fn new(bundle: &'b Bundle) -> Self {
-        Written { bundle, stored: None }
-    }
-
-    fn put(&mut self, version: &str, spec: Json) -> &mut Self {
-        let x = object(version, &json!({"spec": spec}));
-        let old = self.stored.as_ref().map(|stored| stored.stored(self.bundle.storage()));
-        let after = self.bundle.put(&x, version, old, &mut unmetered_budget()).unwrap();
-        laws::put_get(self.bundle, &x, version, &after).unwrap();
-        laws::get_put(self.bundle, &after).unwrap();
-        laws::carried(self.bundle, &after).unwrap();
-        self.stored = Some(after);
-        self
-    }
-
-    fn shows(&self, version: &str) -> Json {
-        let stored = self.stored.as_ref().unwrap().stored(self.bundle.storage());
-        self.bundle.get(stored, version, &mut unmetered_budget()).unwrap()["spec"].clone()
-    }
-
-    fn residuals(&self) -> Json {
-        residuals_of(self.stored.as_ref().unwrap())
-    }
-}
-
-/// Returns what is stored beside an object, without the layout.
-fn residuals_of(stored: &ToStore) -> Json {
-    let mut residuals: Json = serde_json::from_slice(stored.residual.as_deref().unwrap()).unwrap();
-    residuals.as_object_mut().unwrap().remove("");
-    residuals
-}
 
 const ADDED: &str = "
 versions:

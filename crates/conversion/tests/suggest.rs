@@ -68,6 +68,21 @@ fn check(old: &str, new: &str, want: Expect) {
     want.assert_eq(&(lines(&found).join("\n") + "\n"));
 }
 
+/// A field of one name is no evidence where the names beside it tell of another field.
+#[test]
+fn names_that_change_alike_tell_of_another_field() {
+    let old = "{status: {planeInitialized: boolean, planeReady: boolean, hostsReady: boolean}}";
+    let sure = |old: &str| {
+        let new = "{status: {init: {planeInitialized: boolean, hostsProvisioned: boolean}}}";
+        let (mut found, _) = guessed(&schema(&yaml(old)), &schema(&yaml(new)), ["v1", "v2"]);
+        found.retain_confident(SURE);
+        lines(&found).join("\n")
+    };
+    let by_name = ".status.planeInitialized → .status.init.planeInitialized";
+    assert!(!sure(old).contains(by_name), "{}", sure(old));
+    assert!(sure("{status: {planeInitialized: boolean, hostsReady: boolean}}").contains(by_name));
+}
+
 #[test]
 fn renames_moves_and_types_are_found() {
     check(

@@ -149,12 +149,15 @@ fn joined(
     Ok(parts::join(all))
 }
 
-/// Warns of the first rules that convert no object, and of values that one version accepts and
-/// another one shows although its schema refuses them: one warning with an object for each of the
-/// first kinds, and the number of the others.
+/// Warns of the first rules that convert no object, of the first lists that are not one list, and
+/// of values that one version accepts and another one shows although its schema refuses them: one
+/// warning with an object for each of the first kinds, and the number of the others.
 pub(super) fn warn_of_rules(review: &Review<'_>, api: &Arc<Api>) {
     for idle in api.bundle.idle_rules().into_iter().take(FINDINGS_SHOWN) {
         review.warn(idle);
+    }
+    for apart in api.bundle.lists_apart().iter().take(FINDINGS_SHOWN) {
+        review.warn(apart.clone());
     }
     if let Ok(searched) = &*review.catalog.proof(api, &review.served.meter) {
         for misfit in searched.misfits.iter().take(FINDINGS_SHOWN) {

@@ -1,7 +1,7 @@
 //! Compilation of a bundle, with the checks that need no object.
 
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
-use super::{idle, own::OwnTrees, price, written::rules_between};
+use super::{idle, own::OwnTrees, price, renamed::Renamed, shared_list, written::rules_between};
 use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
@@ -105,10 +105,11 @@ pub(super) fn compile(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let (shared, idle) = match loss_policy {
+    let (shared, idle, renamed) = match loss_policy {
         LossPolicy::Lossless => joined(group, &views, &versions, hub, &converters, directions),
-        LossPolicy::None => (None, Vec::new()),
+        LossPolicy::None => (None, Vec::new(), Vec::new()),
     };
+    let lists = shared_list::find(&versions, hub, directions);
     let fingerprints = directions
         .iter()
         .filter_map(|d| Some(((find(&d.from)?, find(&d.to)?), d.fingerprint())))
@@ -123,6 +124,9 @@ pub(super) fn compile(
         group: group.to_owned(),
         kind: "Kind".to_owned(),
         own: OwnTrees::default(),
+        lists_apart: shared_list::apart::find(&versions, hub, directions, &lists),
+        lists,
+        renamed,
         top,
         shared: edges,
         storage: stored,
@@ -160,7 +164,8 @@ fn ways(converters: &Converters, hub: usize, (a, b): (usize, usize)) -> Vec<(usi
 }
 
 /// Returns the union of the versions, and its plans from and to each, `None` if the hub has a place
-/// for every field; and the rules that relate no two fields of it.
+/// for every field; the rules that relate no two fields of it, and the fields that versions show
+/// from its places of other names.
 fn joined(
     group: &str,
     views: &[VersionScope<'_>],
@@ -168,7 +173,7 @@ fn joined(
     hub: usize,
     converters: &BTreeMap<(usize, usize), Converter>,
     directions: &[Direction],
-) -> (Option<(Version, Converters)>, Vec<idle::Idle>) {
+) -> (Option<(Version, Converters)>, Vec<idle::Idle>, Vec<Renamed>) {
     let plans = |version: usize| {
         let up = converters.get(&(version, hub))?;
         Some((&up.plan, &converters.get(&(hub, version))?.plan))
@@ -195,8 +200,12 @@ fn joined(
     };
     let ways: Vec<idle::Ways<'_>> = (0..versions.len()).map(ways).collect();
     let idle = idle::find(&versions[hub].name, &ways, directions);
+    let moves = found.iter().flat_map(|union| union.moves.iter().enumerate());
+    let renamed =
+        moves.flat_map(|(version, (_, down))| down.iter().filter_map(move |rule| Renamed::by_rule(version, rule)));
+    let renamed = renamed.collect();
     let plans = found.and_then(|union| with_plans(group, (views, versions, hub), union, &rules));
-    (plans, idle)
+    (plans, idle, renamed)
 }
 
 /// Compiles the plans between the union and each version.

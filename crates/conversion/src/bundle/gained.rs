@@ -34,6 +34,7 @@ impl<'a> Views<'a> {
     /// Returns the views with each value in every version that has its field by now. An object
     /// whose rules fail reads as far as it did before.
     pub(super) fn with_gained(mut self, budget: &mut Budget) -> Self {
+        self.give_renamed();
         if let Ok(Some(views)) = self.with_hub(budget) {
             self = views;
         }

@@ -2,7 +2,7 @@
 
 use super::edit::{ConvertedEdit, edited, residual_of, traced};
 use super::stored::Views;
-use super::{Bundle, Stored};
+use super::{Bundle, LossPolicy, Stored};
 use crate::error::ConvertError;
 use crate::merge::Side;
 use crate::residual::{self, Patch};
@@ -21,7 +21,7 @@ pub(super) struct Joined {
 
 /// Returns the values of an object of an earlier program that gave way to those of another version:
 /// see [`Bundle::replaced_values`].
-pub(super) fn replaced(bundle: &Bundle, root: usize, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
+fn replaced(bundle: &Bundle, root: usize, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
     let Ok(views) = Views::decode(bundle, root, stored) else {
         return Vec::new();
     };
@@ -29,6 +29,25 @@ pub(super) fn replaced(bundle: &Bundle, root: usize, stored: Stored<'_>, budget:
         return Vec::new();
     }
     views.joined(budget).map(|joined| joined.replaced).unwrap_or_default()
+}
+
+impl Bundle {
+    /// Returns false for the residual of an object without [`Bundle::replaced_values`], by its
+    /// bytes alone: today's program writes the name of the union into each.
+    pub fn may_replace_values(&self, residual: &[u8]) -> bool {
+        let name = format!("\"{UNION}\":");
+        self.top != self.hub && !residual.windows(name.len()).any(|bytes| bytes == name.as_bytes())
+    }
+
+    /// Returns the values of a stored object, as `.spec.unit of v2`, that differ from another
+    /// version's although they are one value, and were written earlier. Only a program that gave
+    /// each version a home of its own has stored such objects; the next write joins the homes.
+    pub fn replaced_values(&self, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
+        match (self.loss_policy, stored.residual, self.index(stored.version)) {
+            (LossPolicy::Lossless, Some(_), Ok(root)) if self.top != self.hub => replaced(self, root, stored, budget),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Notes the values of a version that show otherwise now.

@@ -15,7 +15,8 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Fields by version, as `.spec.users[].mail`.
+/// Fields by version, as `.spec.users[].mail`; beside them those that it shows from places of the
+/// union with other names ([`super::renamed`]), as `.spec.g=.spec.f`.
 pub(super) type OwnFields = BTreeMap<String, Vec<String>>;
 
 /// The fields of a bundle by version and parent, made when they are needed first.
@@ -165,7 +166,13 @@ fn is_bare(node: &Node) -> bool {
 
 impl Bundle {
     /// Returns the fields that each version has for itself and has values in beside an object.
-    pub(super) fn own_fields(&self, root: usize, residuals: &BTreeMap<String, Patch>) -> OwnFields {
+    /// `before`: those that stood beside it.
+    pub(super) fn own_fields(
+        &self,
+        root: usize,
+        residuals: &BTreeMap<String, Patch>,
+        (retained, before): (&BTreeMap<String, Patch>, Option<&OwnFields>),
+    ) -> OwnFields {
         let own = residuals.iter().filter_map(|(name, patch)| {
             let version = self.versions.iter().position(|version| version.name == *name)?;
             let mut found = BTreeSet::new();
@@ -176,7 +183,9 @@ impl Bundle {
             let paths: Vec<String> = paths.collect();
             (!paths.is_empty()).then(|| (name.clone(), paths))
         });
-        own.collect()
+        let mut own: OwnFields = own.collect();
+        self.add_names(&mut own, &[residuals, retained], before);
+        own
     }
 
     /// Returns true if a version shares a field, or one below it, with others.

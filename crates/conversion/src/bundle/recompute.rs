@@ -110,14 +110,16 @@ impl Bundle {
             residuals: now.residuals.clone(),
             retained: BTreeMap::new(),
             carried: BTreeMap::new(),
+            own: now.own.clone(),
             old: Some(now),
             raw: self.versions[root].has_defaults.then_some(raw),
             views,
             records,
             writer: None,
+            from: root,
             budget,
         };
-        let new = write.finish(root)?;
+        let new = write.finish()?;
         let changes = self.changes(stored, new.stored(stored.version), budget)?;
         Ok(Recomputed {
             stored: new,

@@ -4,7 +4,7 @@ use super::edit::{ConvertedEdit, residual_of, union_of};
 use super::metadata::{same_content, with_metadata};
 use super::own::OwnFields;
 use super::retained::encoded;
-use super::written::{self, Edit, RULES_UNKNOWN, Records, Written};
+use super::written::{self, Records};
 use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::residual::{self, Patch, retained};
@@ -125,6 +125,7 @@ impl<'a> Views<'a> {
             Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
             None => base,
         };
+        let shown = self.with_shared_lists(version, shown, budget);
         let shown = self.with_retained(version, shown);
         self.made.insert(version, shown);
         Ok(())
@@ -142,7 +143,11 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
     let mut views = BTreeMap::from([(from, x.clone())]);
     let mut at = from;
     while let Some(parent) = bundle.parent(root, at) {
-        let up = bundle.route(at, parent, &views[&at], budget, None)?;
+        let mut up = bundle.route(at, parent, &views[&at], budget, None)?;
+        if bundle.share_lists(from, parent) {
+            bundle.give_lists((from, None, x), (parent, &mut up));
+            up = bundle.versions[parent].tidied(up);
+        }
         views.insert(parent, up);
         at = parent;
     }
@@ -157,9 +162,11 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
         carried: BTreeMap::new(),
         records: Records::new(),
         writer: Some(from),
+        own: None,
+        from,
         budget,
     };
-    write.finish(from)
+    write.finish()
 }
 
 /// Writes over a stored object.
@@ -203,6 +210,7 @@ pub(super) fn write_over(
     let mut at = from;
     while let Some(parent) = bundle.parent(root, at) {
         before.make(parent, budget)?;
+        before.make_sharers(parent, budget);
         let onto = if parent == root {
             &*before.raw
         } else {
@@ -210,15 +218,18 @@ pub(super) fn write_over(
         };
         let target = &bundle.versions[parent];
         let edit = ConvertedEdit::convert(bundle, (at, parent), (before.view(at), &views[&at]), budget)?;
-        let merged = edit.onto(onto);
+        let mut merged = edit.onto(&before.with_foreign(parent, onto));
         carried.extend(before.carried(parent, &edit));
+        if bundle.has_lists(parent) {
+            bundle.give_lists((from, Some(before.view(from)), x), (parent, &mut merged));
+        }
         if parent == root && target.has_defaults {
             raw = Some(merged.clone());
         }
         views.insert(parent, target.tidied(merged));
         at = parent;
     }
-    let (residuals, records) = (before.residuals.clone(), before.records.clone());
+    let (residuals, records, own) = (before.residuals.clone(), before.records.clone(), before.own.clone());
     let mut write = Write {
         bundle,
         root,
@@ -230,9 +241,11 @@ pub(super) fn write_over(
         carried,
         records,
         writer,
+        own,
+        from,
         budget,
     };
-    write.finish(from)
+    write.finish()
 }
 
 /// Returns what to store if the write changes nothing, or only metadata that no rule sees.
@@ -260,7 +273,7 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize, old: Stored<'_>
                 before.residuals.clone(),
                 &before.retained,
                 &before.records,
-                Some(&bundle.own_fields(before.root, &before.residuals)),
+                Some(&bundle.own_fields(before.root, &before.residuals, (&before.retained, before.own.as_ref()))),
             ),
         },
     })
@@ -296,9 +309,11 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         carried: BTreeMap::new(),
         records,
         writer: None,
+        own: before.own,
+        from: root,
         budget,
     };
-    write.finish(root)
+    write.finish()
 }
 
 /// A write in progress: the new views made so far, and their residuals.
@@ -318,12 +333,16 @@ pub(super) struct Write<'a, 'b> {
     pub(super) records: Records,
     /// The version of the client that writes; `None` if nobody wrote anything new.
     pub(super) writer: Option<usize>,
+    /// Fields that versions had for themselves before.
+    pub(super) own: Option<OwnFields>,
+    /// The version that is written.
+    pub(super) from: usize,
     pub(super) budget: &'b mut Budget,
 }
 
 impl Write<'_, '_> {
-    pub(super) fn finish(&mut self, from: usize) -> Result<ToStore, ConvertError> {
-        let (bundle, root) = (self.bundle, self.root);
+    pub(super) fn finish(&mut self) -> Result<ToStore, ConvertError> {
+        let (bundle, root, from) = (self.bundle, self.root, self.from);
         let mut known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
         // Parents first: a version's residual depends on the new view of its parent.
         known.sort_by_key(|v| bundle.parent(root, *v) != Some(root));
@@ -355,7 +374,7 @@ impl Write<'_, '_> {
         self.record();
         let read = self.views.remove(&root).unwrap_or_default();
         let mut value = self.raw.take().unwrap_or(read);
-        let own = bundle.own_fields(root, &self.residuals);
+        let own = bundle.own_fields(root, &self.residuals, (&self.retained, self.own.as_ref()));
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), bundle.api_version(root));
         }
@@ -370,46 +389,6 @@ impl Write<'_, '_> {
         })
     }
 
-    /// Records the rules of this write. A record of other rules stays: fields that this write did
-    /// not change are still as they made them.
-    fn record(&mut self) {
-        let (bundle, root) = (self.bundle, self.root);
-        let Some(writer) = self.writer.filter(|_| bundle.records_rules) else {
-            return;
-        };
-        let name = |version: usize| bundle.versions[version].name.as_str();
-        if let Some(rules) = bundle.rules_to(writer, root) {
-            let before = self.old.as_ref().map(|old| &*old.raw);
-            let unknown = before.is_some_and(|raw| bundle.writers_of(raw).contains(name(writer)));
-            let rules = if unknown { RULES_UNKNOWN } else { rules };
-            let record = Written {
-                rules,
-                ..Written::default()
-            };
-            self.records.entry(name(writer).to_owned()).or_insert(record);
-        }
-        let Some(old) = &mut self.old else { return };
-        for (version, record) in &mut self.records {
-            let Ok(at) = bundle.index(version) else { continue };
-            // Every write is one in the storage version.
-            let writes = at == writer || at == root;
-            let concerned = writes || old.residuals.get(version) != self.residuals.get(version);
-            if bundle.rules_to(at, root) == Some(record.rules) || !concerned {
-                continue;
-            }
-            let seen = old.make(at, self.budget).is_ok().then(|| old.view(at));
-            let edit = seen.zip(self.views.get(&at));
-            let edit = edit.map(|(before, after)| Edit { before, after });
-            if writes {
-                let (before, after) = (old.view(root), &self.views[&root]);
-                record.overwritten(name(root), &Edit { before, after });
-                edit.iter().for_each(|edit| record.overwritten(version, edit));
-            }
-            let patches = [old.residuals.get(version), self.residuals.get(version)];
-            record.rewritten((version, name(root)), edit.as_ref(), patches);
-        }
-    }
-
     /// Returns true if there is a residual for this version, or for one that is read from it.
     fn needed(&self, version: usize) -> bool {
         let retained = self.old.iter().flat_map(|old| old.retained.keys());
@@ -417,7 +396,10 @@ impl Write<'_, '_> {
         let has = |v: usize| self.residuals.contains_key(&self.bundle.versions[v].name) || retained.contains(&v);
         let root = self.root;
         let shows_lost = self.old.as_ref().is_some_and(|old| old.shows_lost(version));
+        let shares_list = self.bundle.share_lists(self.from, version)
+            || self.old.as_ref().is_some_and(|old| old.has_shared_list(version));
         shows_lost
+            || shares_list
             || has(version)
             || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
     }
@@ -462,21 +444,30 @@ impl Write<'_, '_> {
             return Ok(());
         };
         let old = self.old.as_mut().filter(|_| needed);
-        let old = old.and_then(|old| old.make(version, self.budget).is_ok().then_some(old));
-        let made = match &old {
+        let mut old = old.and_then(|old| old.make(version, self.budget).is_ok().then_some(old));
+        let made = match &mut old {
             Some(old) => {
+                old.make_sharers(version, self.budget);
                 let sides = (old.view(parent), above);
                 ConvertedEdit::convert(bundle, (parent, version), sides, self.budget).map(|edit| {
                     self.carried.extend(old.carried(version, &edit));
-                    target.tidied(edit.onto(old.view(version)))
+                    target.tidied(edit.onto(&old.with_foreign(version, old.view(version))))
                 })
             }
             None => bundle.route(parent, version, above, self.budget, None),
         };
-        self.views.insert(version, made?);
-        match old {
-            Some(_) => self.remember(version),
-            None => Ok(()),
+        let mut made = made?;
+        let shares_list = bundle.share_lists(self.from, version);
+        let is_kept = old.is_some() || shares_list;
+        if shares_list {
+            let before = old.map(|old| old.view(self.from));
+            bundle.give_lists((self.from, before, &self.views[&self.from]), (version, &mut made));
+            made = target.tidied(made);
+        }
+        self.views.insert(version, made);
+        match is_kept {
+            true => self.remember(version),
+            false => Ok(()),
         }
     }
 }

@@ -14,6 +14,7 @@
 
 use super::Bundle;
 use super::own::OwnFields;
+use super::stored::Write;
 use crate::residual::Patch;
 use crate::trace::Inputs;
 use insula_api::Json;
@@ -176,6 +177,48 @@ pub(super) fn rules_between(
         ruled.then(|| ((a, b), hash.finish()))
     };
     pairs.filter(|(a, b)| a != b).filter_map(between).collect()
+}
+
+impl Write<'_, '_> {
+    /// Records the rules of this write. A record of other rules stays: fields that this write did
+    /// not change are still as they made them.
+    pub(super) fn record(&mut self) {
+        let (bundle, root) = (self.bundle, self.root);
+        let Some(writer) = self.writer.filter(|_| bundle.records_rules) else {
+            return;
+        };
+        let name = |version: usize| bundle.versions[version].name.as_str();
+        if let Some(rules) = bundle.rules_to(writer, root) {
+            let before = self.old.as_ref().map(|old| &*old.raw);
+            let unknown = before.is_some_and(|raw| bundle.writers_of(raw).contains(name(writer)));
+            let rules = if unknown { RULES_UNKNOWN } else { rules };
+            let record = Written {
+                rules,
+                ..Written::default()
+            };
+            self.records.entry(name(writer).to_owned()).or_insert(record);
+        }
+        let Some(old) = &mut self.old else { return };
+        for (version, record) in &mut self.records {
+            let Ok(at) = bundle.index(version) else { continue };
+            // Every write is one in the storage version.
+            let writes = at == writer || at == root;
+            let concerned = writes || old.residuals.get(version) != self.residuals.get(version);
+            if bundle.rules_to(at, root) == Some(record.rules) || !concerned {
+                continue;
+            }
+            let seen = old.make(at, self.budget).is_ok().then(|| old.view(at));
+            let edit = seen.zip(self.views.get(&at));
+            let edit = edit.map(|(before, after)| Edit { before, after });
+            if writes {
+                let (before, after) = (old.view(root), &self.views[&root]);
+                record.overwritten(name(root), &Edit { before, after });
+                edit.iter().for_each(|edit| record.overwritten(version, edit));
+            }
+            let patches = [old.residuals.get(version), self.residuals.get(version)];
+            record.rewritten((version, name(root)), edit.as_ref(), patches);
+        }
+    }
 }
 
 impl Bundle {

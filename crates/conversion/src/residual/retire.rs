@@ -74,6 +74,26 @@ impl SchemaPath {
         true
     }
 
+    /// Returns what a patch sets at a path of fields.
+    pub(crate) fn find_in(&self, patch: &Patch) -> Option<Patch> {
+        let mut at = patch.clone().by_field();
+        for step in &self.0 {
+            at = match (step, at) {
+                (Step::Field(name), Patch::Fields(mut fields)) => fields.remove(name)?,
+                _ => return None,
+            };
+        }
+        (!matches!(at, Patch::Unset { .. })).then_some(at)
+    }
+
+    /// Returns the patch of an object that has this patch at the path, which is one of fields.
+    pub(crate) fn around(&self, patch: Patch) -> Patch {
+        self.0.iter().rev().fold(patch, |patch, step| match step {
+            Step::Field(name) => Patch::Fields([(name.clone(), patch)].into()),
+            Step::Each => patch,
+        })
+    }
+
     /// Removes what a patch sets at the path, `node` being the schema of what it patches. Returns
     /// what is left of it, and whether something went.
     pub(crate) fn remove_from(&self, patch: Patch, schema: Option<&Structural>) -> (Option<Patch>, bool) {

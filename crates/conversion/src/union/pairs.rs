@@ -8,16 +8,17 @@ use crate::path::{Path, Segment};
 use crate::rules::{Rule, Source};
 use insula_schema::Node;
 
-/// Two fields of which rules compute each from the other. The one that only its version has is
-/// computed from the home of the other.
+/// Two values of which rules compute each from the other, or of which one is an item of a list that
+/// they move. The field that only its version has is made from the home of the other value.
 ///
 /// ```text
 /// hub v1 {}      v2 {duration: "90s"}      v3, v4 {seconds: 90}      union {seconds: 90}
+/// hub v1 {}      v2 {name: a}              v3, v4 {names: [a, b]}    union {names: [a, b]}
 /// ```
 struct Computed<'a> {
     /// The field that is computed: number of the version, and path.
     own: (usize, &'a Path),
-    /// The other field.
+    /// The other field, or an item.
     from: (usize, &'a Path),
     /// The rule that computes it, and the way back.
     rules: (&'a Rule, &'a Rule),
@@ -36,10 +37,12 @@ impl<'a> AllComputed<'a> {
             for (theirs, ours) in there.iter().filter_map(one_to_one) {
                 let rules = alone(there, (theirs, ours)).zip(alone(back, (ours, theirs)));
                 let Some((there, back)) = rules else { continue };
-                let is_moved = there.transformation.is_none() && back.transformation.is_none();
+                let is_item = !theirs.segments().iter().all(is_field);
+                let is_moved = there.transformation.is_none() && back.transformation.is_none() && !is_item;
                 let is_known = all.iter().any(|known| known.from == (*b, ours));
                 let are_free = versions.free(*a, theirs).is_some() && versions.free(*b, ours).is_some();
-                if is_moved || is_known || is_shared(ours) || !are_free || all.len() == PAIRS_MAX {
+                let is_field = ours.segments().iter().all(is_field);
+                if !is_field || is_moved || is_known || is_shared(ours) || !are_free || all.len() == PAIRS_MAX {
                     continue;
                 }
                 all.push(Computed {
@@ -163,14 +166,21 @@ impl Growth<'_> {
             let place = Path::from_segments(place);
             self.moves.0.push(Rule {
                 destination: place.clone(),
-                ..rules.1.clone()
+                ..using_up(rules.1)
             });
             self.moves.1.push(Rule {
                 source: Source::Field(place),
-                ..rules.0.clone()
+                ..using_up(rules.0)
             });
         }
     }
+}
+
+/// Returns a rule that uses up what it reads, whatever its spelling: the field has no other home.
+fn using_up(rule: &Rule) -> Rule {
+    let mut rule = rule.clone();
+    rule.at.source = "field";
+    rule
 }
 
 /// Returns the homes of the contents of a version that was joined before.
@@ -193,10 +203,14 @@ fn ends(path: &[Segment]) -> impl Iterator<Item = usize> {
     path.iter().enumerate().filter_map(each)
 }
 
-/// Returns the fields of a rule that gives one field for another: a path of fields each.
+/// Returns the paths of a rule that gives one value for another: a field or a numbered item each.
 fn one_to_one(rule: &Rule) -> Option<(&Path, &Path)> {
     let Source::Field(from) = &rule.source else { return None };
-    let fields = |path: &Path| path.segments().iter().all(|step| matches!(step, Segment::Field(_)));
-    let plain = rule.item_rules.is_empty() && !rule.only_if_absent && rule.at.source == "field";
-    (plain && fields(from) && fields(&rule.destination)).then_some((from, &rule.destination))
+    let is_a_value = rule.at.source == "field" || rule.transformation.is_none();
+    let plain = rule.item_rules.is_empty() && !rule.only_if_absent && is_a_value;
+    (plain && from.is_single() && rule.destination.is_single()).then_some((from, &rule.destination))
+}
+
+fn is_field(segment: &Segment) -> bool {
+    matches!(segment, Segment::Field(_))
 }

@@ -152,7 +152,8 @@ impl Api {
         self.release.away.push((path, of));
     }
 
-    /// Returns true if what the version has and the hub lacks has one name in all versions.
+    /// Returns true if what the version has and the hub lacks has one name in all versions, or is
+    /// in no item: objects tell the other names of those.
     fn spells_as_others(&self, version: usize) -> bool {
         let mut alone = Vec::new();
         lacking(
@@ -161,7 +162,13 @@ impl Api {
             &mut Vec::new(),
             &mut alone,
         );
-        alone.iter().all(|path| self.is_plain(path))
+        alone.iter().all(|path| self.is_plain(path) || self.is_told(path))
+    }
+
+    /// Returns true if a field is in objects alone, and what is in its items has one name in all
+    /// versions.
+    fn is_told(&self, path: &[usize]) -> bool {
+        self.full.iter().all(|view| is_told(&self.fields, view, path))
     }
 
     /// Returns true if all versions have the names of a version. What an object that was stored in
@@ -219,6 +226,20 @@ fn is_plain(fields: &[Field], view: &Face, path: &[usize]) -> bool {
     let is_named = rest.is_empty() || by_field;
     let own = !is_named || shown.name == fields[*first].name && shown.place == Position::Field;
     own && is_plain(fields[*first].kind.fields(), &shown.below, rest)
+}
+
+fn is_told(fields: &[Field], view: &Face, path: &[usize]) -> bool {
+    let Some((first, rest)) = path.split_first() else {
+        return true;
+    };
+    let field = &fields[*first];
+    let inner = field.kind.fields();
+    let by_field = matches!(field.kind, Kind::Object(_)) && !field.whole;
+    view[*first].as_ref().is_none_or(|shown| match rest {
+        [] if by_field => (0..inner.len()).all(|number| is_told(inner, &shown.below, &[number])),
+        [] => is_plain(inner, &shown.below, &[]),
+        _ => by_field && is_told(inner, &shown.below, rest),
+    })
 }
 
 /// Finds the fields that a version has and the hub lacks.

@@ -16,6 +16,7 @@ pub mod laws;
 pub mod model;
 pub mod releases;
 pub mod values;
+pub mod written;
 
 use insula_api::FieldPath;
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};

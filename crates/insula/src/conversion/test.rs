@@ -76,6 +76,9 @@ struct Report {
     /// Rules that convert no object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle: Vec<String>,
+    /// Lists that are not one list in all versions that have them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    apart: Vec<String>,
     #[serde(skip)]
     accepted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,6 +221,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
         errors: Vec::new(),
         incompatible: Vec::new(),
         idle: Vec::new(),
+        apart: Vec::new(),
         accepted: arguments.accept_incompatible,
         search: None,
         samples: Vec::new(),
@@ -237,6 +241,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
     report.versions = apis::versions(&api.bundle);
     report.incompatible = api.bundle.breaks().iter().map(ToString::to_string).collect();
     report.idle = api.bundle.idle_rules();
+    report.apart = api.bundle.lists_apart().to_vec();
     // A definition without rules may lose fields; no law applies to it.
     let lawful = !source.manifest().is_definition() || rules.is_some();
     if lawful && arguments.cases != Some(0) {

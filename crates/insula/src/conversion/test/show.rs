@@ -36,10 +36,15 @@ fn report<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result
         ])?;
     }
     incompatible(printer, report)?;
-    for one in report.idle.iter().take(FINDINGS_SHOWN) {
-        printer.line(&["  ".into(), Cell::new(Tone::Warn, "warning"), format!(": {one}").into()])?;
+    for (warnings, kind) in [
+        (&report.idle, "rules that convert no object"),
+        (&report.apart, "lists that are not one list"),
+    ] {
+        for one in warnings.iter().take(FINDINGS_SHOWN) {
+            printer.line(&["  ".into(), Cell::new(Tone::Warn, "warning"), format!(": {one}").into()])?;
+        }
+        more(printer, warnings.len(), kind)?;
     }
-    more(printer, report.idle.len(), "rules that convert no object")?;
     if let Some(search) = &report.search {
         searched(printer, search)?;
     }
