@@ -9495,6 +9495,14 @@ pub struct ConvertResponse {
     /// The object in the version asked for, pruned and defaulted by that version's schema.
     #[prost(message, optional, tag = "2")]
     pub object: ::core::option::Option<::prost_types::Struct>,
+    /// Cost units of the expressions that ran, by Kubernetes' prices. Rules without expressions cost
+    /// nothing.
+    #[prost(int64, tag = "3")]
+    pub cost: i64,
+    /// Cost units that the expressions for this object may use; with more the conversion fails. The
+    /// limit grows with the object where rules may need it.
+    #[prost(int64, tag = "4")]
+    pub cost_limit: i64,
 }
 impl ::prost::Name for ConvertResponse {
     const NAME: &'static str = "ConvertResponse";

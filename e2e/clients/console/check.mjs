@@ -168,6 +168,7 @@ async function playground(page) {
   await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
   await page.getByText("The server would accept these rules").waitFor();
   await page.getByRole("cell", { name: "preserved" }).waitFor();
+  await page.getByText("cost 0 of 10,000,000 units").waitFor();
   await look(page, "conversion");
   const rules = page.getByLabel("Rules");
   await rules.fill((await rules.inputValue()).replace(".spec.firstName", ".spec.nothing"));
