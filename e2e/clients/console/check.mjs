@@ -160,6 +160,10 @@ async function exportsPage(page) {
   await page.keyboard.type("org-03");
   await page.getByText("3 bindings").waitFor();
   await page.getByLabel("Search bindings").fill("");
+  const stored = page.getByRole("region", { name: "Stored versions" });
+  await stored.getByRole("button", { name: "Count objects" }).click();
+  await stored.getByText("storage version").waitFor();
+  await stored.getByRole("cell", { name: String(BINDINGS), exact: true }).waitFor();
   await page.getByText("Live", { exact: true }).waitFor();
   await look(page, "exports");
 }
