@@ -21,7 +21,7 @@ use crate::{Server, binary, run_bounded, server::both};
 const FETCH: Duration = Duration::from_secs(8 * 60);
 /// One run of a client.
 const RUN: Duration = Duration::from_secs(6 * 60);
-/// The browser's test of the console, with its thousand workspaces.
+/// A browser's test: that of the console has a thousand workspaces.
 const BROWSER: Duration = Duration::from_secs(8 * 60);
 
 /// A language with a client for Kubernetes.
@@ -232,6 +232,29 @@ fn clients() -> PathBuf {
 /// # Errors
 /// The sentence.
 pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
+    let mut command = in_browser("check.mjs", server.url(), shots)?;
+    command.env("CA", server.data_dir().join("pki/ca.crt"));
+    command.envs([("TOKEN", "carol-token"), ("TENANT", "alice-token")]);
+    command.env("SERVER_PID", server.pid().to_string());
+    Ok(passed(&mut command))
+}
+
+/// Runs the browser's test of the documents that are served at a URL, as [`check_console`].
+///
+/// # Errors
+/// The sentence about what is missing.
+pub fn check_docs(url: &str, shots: &Path) -> Result<String, String> {
+    Ok(passed(&mut in_browser("docs.mjs", url, shots)?))
+}
+
+/// Returns the folder for screenshots, beside the build.
+pub fn shots() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    program.ancestors().nth(3).unwrap().join("console-shots")
+}
+
+/// Returns a script of `e2e/clients/console` as a command, with its packages and a browser.
+fn in_browser(script: &str, url: &str, shots: &Path) -> Result<Command, String> {
     let chromium = [
         "/usr/bin/chromium",
         "/usr/bin/chromium-browser",
@@ -249,7 +272,9 @@ pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
     let files = [
         "package.json",
         "package-lock.json",
+        "browser.mjs",
         "check.mjs",
+        "docs.mjs",
         "pages.mjs",
         "seed.mjs",
         "widgets.json",
@@ -263,20 +288,19 @@ pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
     })?;
     std::fs::create_dir_all(shots).map_err(|error| error.to_string())?;
     let mut command = Command::new("node");
-    command.arg(installed.join("check.mjs")).env("URL", server.url());
-    command.env("CA", server.data_dir().join("pki/ca.crt"));
-    command.envs([
-        ("TOKEN", "carol-token"),
-        ("TENANT", "alice-token"),
-        ("CHROMIUM", &program),
-    ]);
-    command.env("SHOTS", shots).env("SERVER_PID", server.pid().to_string());
+    command.arg(installed.join(script)).env("URL", url).env("SHOTS", shots);
+    command.env("CHROMIUM", program);
     for proxy in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
         command.env_remove(proxy);
     }
-    let output = run_bounded(&mut command, "", BROWSER);
+    Ok(command)
+}
+
+/// Runs a browser's test to its end, and returns its output.
+fn passed(command: &mut Command) -> String {
+    let output = run_bounded(command, "", BROWSER);
     assert!(output.status.success(), "{}", both(&output));
-    Ok(both(&output))
+    both(&output)
 }
 
 impl Server {

@@ -149,6 +149,11 @@ impl Budget {
         self.price.used
     }
 
+    /// Returns the units that all evaluations with this budget may use.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Returns the units left.
     pub fn remaining(&self) -> u64 {
         self.limit.saturating_sub(self.price.used.max(self.effort.used))

@@ -95,6 +95,14 @@ pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result
     if takes_gzip && !known {
         headers.insert(CONTENT_ENCODING, fixed("gzip"));
     }
+    guard_page(headers);
+    Ok(response)
+}
+
+/// Adds the headers under which a browser runs a packed page, or takes a file of it: nothing from
+/// elsewhere, and nothing kept without asking.
+pub fn guard_page(headers: &mut HeaderMap) {
+    let fixed = HeaderValue::from_static;
     // Small files: asking whether one changed is one round trip, and no update leaves an old one.
     headers.insert(CACHE_CONTROL, fixed("no-cache"));
     headers.insert(CONTENT_SECURITY_POLICY, fixed(POLICY));
@@ -104,7 +112,6 @@ pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result
     for name in ["cross-origin-opener-policy", "cross-origin-resource-policy"] {
         headers.insert(HeaderName::from_static(name), fixed("same-origin"));
     }
-    Ok(response)
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {

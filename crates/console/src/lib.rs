@@ -15,4 +15,5 @@ mod refusal;
 mod request;
 mod session;
 
+pub use assets::guard_page;
 pub use request::{Console, Route, SignIn};

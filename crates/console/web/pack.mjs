@@ -1,12 +1,13 @@
 // Packs the console into the folder of the first argument: one script, the editor that pages load when
 // they need it, one style sheet, a page, an icon, and the licences of the libraries in the scripts.
+// The site of the documents has a script and a style sheet there as well.
 import { build } from "esbuild";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 
 const into = process.argv[2] ?? "../packed";
 mkdirSync(into, { recursive: true });
 const scripts = await build({
-  entryPoints: { console: "src/main.tsx", editor: "src/editor.ts" },
+  entryPoints: { console: "src/main.tsx", editor: "src/editor.ts", docs: "src/docs.ts" },
   outdir: into,
   bundle: true,
   minify: true,
@@ -21,8 +22,9 @@ const scripts = await build({
   logLevel: "warning",
 });
 await build({
-  entryPoints: { console: "src/style.css" },
+  entryPoints: { console: "src/style.css", docs: "src/docs.css" },
   outdir: into,
+  bundle: true,
   minify: true,
   logLevel: "warning",
 });

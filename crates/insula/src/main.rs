@@ -16,6 +16,7 @@ mod conversion;
 #[cfg(test)]
 mod counterparts;
 mod demo;
+mod docs;
 mod doctor;
 mod duration;
 mod explain;
@@ -125,6 +126,8 @@ enum Command {
     Plugin(plugin::Command),
     /// Print a script that completes commands in a shell.
     Completion(completion::Arguments),
+    /// Serve the documents of this version to a browser, with a search.
+    Docs(docs::Arguments),
     /// Print the manual, or write the pages of all commands.
     Man(man::Arguments),
     /// Print the version.
@@ -194,6 +197,7 @@ fn run(command: Command, url: ServerUrl) -> ExitCode {
         Command::Samples(command) => sample_sets::main(&command),
         Command::Plugin(command) => plugin::main(&command),
         Command::Completion(arguments) => completion::main(&arguments),
+        Command::Docs(arguments) => docs::main(&arguments),
         Command::Man(arguments) => man::main(&arguments),
         Command::Version(arguments) => version::main(&arguments),
     }

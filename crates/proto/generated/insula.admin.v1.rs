@@ -3197,6 +3197,10 @@ pub struct ListConsumersRequest {
     /// Empty for the first page, then next_page_token of the previous one.
     #[prost(string, tag = "4")]
     pub page_token: ::prost::alloc::string::String,
+    /// Count the objects of each binding by the version in which they are stored. The server reads all
+    /// of them for it, and the caller pays; with many objects ask for fewer bindings at a time.
+    #[prost(bool, tag = "5")]
+    pub count_objects: bool,
 }
 impl ::prost::Name for ListConsumersRequest {
     const NAME: &'static str = "ListConsumersRequest";
@@ -3262,6 +3266,9 @@ pub struct Consumer {
     /// The end of the grace period of a deleted binding.
     #[prost(message, optional, tag = "9")]
     pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The versions in which its objects are stored, with count_objects.
+    #[prost(message, repeated, tag = "10")]
+    pub stored_versions: ::prost::alloc::vec::Vec<StoredVersion>,
 }
 impl ::prost::Name for Consumer {
     const NAME: &'static str = "Consumer";
@@ -3271,6 +3278,29 @@ impl ::prost::Name for Consumer {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/insula.admin.v1.Consumer".into()
+    }
+}
+/// A version in which objects are stored.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StoredVersion {
+    /// The version: "widgets.example.io/v1".
+    #[prost(string, tag = "1")]
+    pub version: ::prost::alloc::string::String,
+    /// The number of objects.
+    #[prost(int64, tag = "2")]
+    pub objects: i64,
+    /// It is the storage version: writes store objects in it, and the server migrates the others to it.
+    #[prost(bool, tag = "3")]
+    pub current: bool,
+}
+impl ::prost::Name for StoredVersion {
+    const NAME: &'static str = "StoredVersion";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.StoredVersion".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.StoredVersion".into()
     }
 }
 /// A version that a workspace used.
@@ -9495,6 +9525,14 @@ pub struct ConvertResponse {
     /// The object in the version asked for, pruned and defaulted by that version's schema.
     #[prost(message, optional, tag = "2")]
     pub object: ::core::option::Option<::prost_types::Struct>,
+    /// Cost units of the expressions that ran, by Kubernetes' prices. Rules without expressions cost
+    /// nothing.
+    #[prost(int64, tag = "3")]
+    pub cost: i64,
+    /// Cost units that the expressions for this object may use; with more the conversion fails. The
+    /// limit grows with the object where rules may need it.
+    #[prost(int64, tag = "4")]
+    pub cost_limit: i64,
 }
 impl ::prost::Name for ConvertResponse {
     const NAME: &'static str = "ConvertResponse";

@@ -11,13 +11,21 @@ use anyhow::{Context, Result, ensure};
 const SOURCES: &str = "crates/console/web";
 const PACKED: &str = "crates/console/packed";
 
-/// Use of what the sources give.
+/// Use of the files that sources give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
     /// Writes them.
     Write,
     /// Compares them with what the sources give.
     Check,
+}
+
+impl Packing {
+    /// Returns the use that the flag `--check` asks for.
+    #[must_use]
+    pub fn new(check: bool) -> Self {
+        if check { Packing::Check } else { Packing::Write }
+    }
 }
 
 /// Checks the sources, and packs them.

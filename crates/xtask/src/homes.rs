@@ -19,7 +19,7 @@ pub const HOMES: [(&str, &[&str]); 32] = [
     ("redb", &["store"]),
     ("twox-hash", &["store"]),
     ("etcd-client", &["store-etcd"]),
-    ("axum", &["edge", "apiserver", "console", "server"]),
+    ("axum", &["edge", "apiserver", "console", "server", "insula"]),
     ("flate2", &["apiserver", "catalog", "console"]),
     ("aws-lc-rs", &["console"]),
     ("tokio-tungstenite", &["apiserver"]),

@@ -1,5 +1,5 @@
 //! Chores of `cargo xtask`, as functions: the layers of crates, the tools for tests, the test run,
-//! and the rules for text.
+//! the documents as a site, and the rules for text.
 //!
 //! Nothing here is part of the product.
 
@@ -7,7 +7,9 @@ pub mod console;
 pub mod dist;
 pub mod floors;
 pub mod homes;
+pub mod pictures;
 pub mod report;
+pub mod site;
 pub mod suite;
 pub mod tidy;
 pub mod tools;

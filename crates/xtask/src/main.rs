@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::{
     console::{self, Packing},
-    dist, floors, report, suite,
+    dist, floors, report, site, suite,
     tidy::{self, Mode},
     workspace::Workspace,
 };
@@ -77,8 +77,12 @@ enum Chore {
     },
     /// Build in release mode and run the load generator's quick mode
     Bench,
-    /// Run the commands that the documents show, against a fresh server
-    Docs,
+    /// Make the site of the documents, and its pictures, which `insula docs` serves
+    Docs {
+        /// Compare the files with what the documents give, and write nothing
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -96,12 +100,9 @@ fn main() -> ExitCode {
 fn run(chore: Chore, workspace: &Workspace) -> Result<()> {
     match chore {
         Chore::Test { only } => suite::run(workspace, only.as_deref()),
-        Chore::Docs => suite::run(workspace, Some("docs::")),
         Chore::Proto => suite::proto(&workspace.root),
-        Chore::Console { check } => {
-            let packing = if check { Packing::Check } else { Packing::Write };
-            console::run(&workspace.root, packing)
-        }
+        Chore::Console { check } => console::run(&workspace.root, Packing::new(check)),
+        Chore::Docs { check } => site::run(&workspace.root, Packing::new(check)),
         Chore::Dist {
             target,
             program,

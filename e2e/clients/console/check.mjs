@@ -1,20 +1,18 @@
 // The console in a browser, against a server with a thousand workspaces.
 //
-// Variables: URL, CA (the server's CA as PEM), TOKEN (an administrator's), TENANT (a token of alice),
-// CHROMIUM, SHOTS (a folder for screenshots), SERVER_PID (killed at the end, to see what pages say
-// then).
+// Variables beside those of browser.mjs: CA (the server's CA as PEM), TOKEN (an administrator's),
+// TENANT (a token of alice), SERVER_PID (killed at the end, to see what pages say then).
 
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { browser, look, picture, problems, url, visitor } from "./browser.mjs";
 import * as pages from "./pages.mjs";
 import { Client, apis, gears, tree } from "./seed.mjs";
 
-const { URL: url, CA: ca, TOKEN: token, TENANT: tenant, CHROMIUM: program, SHOTS: shots } = process.env;
+const { CA: ca, TOKEN: token, TENANT: tenant } = process.env;
 const here = dirname(fileURLToPath(import.meta.url));
-const axe = readFileSync(join(here, "node_modules/axe-core/axe.min.js"), "utf8");
 
 const ORGANIZATIONS = 24;
 const TEAMS = 41;
@@ -39,56 +37,12 @@ const titled = await admin.send(
 );
 assert.equal(titled.status, 200, titled.text);
 
-const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-gpu"] });
-const problems = [];
-
-async function visitor(colorScheme = "light") {
-  const context = await browser.newContext({
-    ignoreHTTPSErrors: true,
-    colorScheme,
-    viewport: { width: 1360, height: 800 },
-    permissions: ["clipboard-read", "clipboard-write"],
-  });
-  await context.exposeBinding("reportViolation", (_, text) => problems.push(`CSP: ${text}`));
-  await context.addInitScript(() => {
-    document.addEventListener("securitypolicyviolation", (event) =>
-      window.reportViolation(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`),
-    );
-  });
-  const page = await context.newPage();
-  page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
-  page.on("request", (request) => {
-    if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) problems.push(`elsewhere: ${request.url()}`);
-  });
-  page.setDefaultTimeout(30_000);
-  return page;
-}
-
 async function signIn(page, secret, workspace, path = "") {
   await page.goto(`${url}/console${path}`);
   await page.getByLabel("Token").fill(secret);
   await page.getByLabel("Workspace").fill(workspace);
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Sign out" }).waitFor();
-}
-
-/** Checks the page with axe, and keeps a screenshot of it. */
-async function look(page, name) {
-  // The page itself refuses scripts that are not the server's; this one comes from the debugger.
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => window.axe.run());
-  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  const text = serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-  assert.deepEqual(text, [], name);
-  await picture(page, name);
-}
-
-/** Keeps a screenshot, as WebP. */
-async function picture(page, name) {
-  const session = await page.context().newCDPSession(page);
-  const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality: 80 });
-  writeFileSync(join(shots, `${name}.webp`), Buffer.from(data, "base64"));
-  await session.detach();
 }
 
 const row = (page, path) => page.locator(`[role=row][id="ws-${path.replaceAll(":", "_")}"]`);
@@ -206,6 +160,10 @@ async function exportsPage(page) {
   await page.keyboard.type("org-03");
   await page.getByText("3 bindings").waitFor();
   await page.getByLabel("Search bindings").fill("");
+  const stored = page.getByRole("region", { name: "Stored versions" });
+  await stored.getByRole("button", { name: "Count objects" }).click();
+  await stored.getByText("storage version").waitFor();
+  await stored.getByRole("cell", { name: String(BINDINGS), exact: true }).waitFor();
   await page.getByText("Live", { exact: true }).waitFor();
   await look(page, "exports");
 }
@@ -214,6 +172,7 @@ async function playground(page) {
   await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
   await page.getByText("The server would accept these rules").waitFor();
   await page.getByRole("cell", { name: "preserved" }).waitFor();
+  await page.getByText("cost 0 of 10,000,000 units").waitFor();
   await look(page, "conversion");
   const rules = page.getByLabel("Rules");
   await rules.fill((await rules.inputValue()).replace(".spec.firstName", ".spec.nothing"));

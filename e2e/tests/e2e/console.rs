@@ -2,7 +2,7 @@
 //! API.
 
 use bytes::Bytes;
-use insula_e2e::{Answer, Client, Server, Setup, Who, check_console, shared, workspace};
+use insula_e2e::{Answer, Client, Server, Setup, Who, check_console, shared, shots, workspace};
 use serde_json::{Value, json};
 
 const OWN: (&str, &str) = ("insula-console", "1");
@@ -65,12 +65,7 @@ fn the_console_works_in_a_browser() {
         environment: vec![metered],
         ..Setup::default()
     });
-    let shots = std::env::current_exe()
-        .unwrap()
-        .ancestors()
-        .nth(3)
-        .unwrap()
-        .join("console-shots");
+    let shots = shots();
     match check_console(&server, &shots) {
         Ok(output) => eprintln!("{output}screenshots: {}", shots.display()),
         Err(missing) => eprintln!("\n*** skipped: the console in a browser: {missing}\n"),

@@ -8,6 +8,8 @@
 //! projects and are skipped without them. Files with `insula boot` run in the empty folder of a
 //! project, and take the library from this repository.
 
+mod site;
+
 use std::{
     fmt::Write,
     fs,
@@ -152,7 +154,7 @@ fn run(name: &str, script: &str) -> Result<(), String> {
 /// Returns the documents that have commands.
 fn documents() -> Vec<PathBuf> {
     let mut files = vec![root().join("README.md")];
-    for folder in ["docs", "docs/guides"] {
+    for folder in ["docs", "docs/for", "docs/guides"] {
         let found = fs::read_dir(root().join(folder)).into_iter().flatten();
         let found = found.map(|entry| entry.unwrap().path());
         files.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));

@@ -178,6 +178,9 @@ fn objects_are_converted() {
     let wanted =
         "apiVersion: samples.example.io/v2\nkind: Engine\nmetadata:\n  name: a\nspec:\n  liters: 7\n  mode: Fast\n";
     assert_eq!((code, out.as_str()), (0, wanted));
+    let (code, out, error) = ran(&[arguments.as_slice(), &["--cost"]].concat(), object);
+    assert_eq!((code, out.as_str()), (0, wanted));
+    assert_eq!(error, "a: 2 of 10000000 cost units\n");
     let (code, out, error) = ran(&arguments, &object.replace('7', "x"));
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(error.contains("conversions[0].rules[0]"), "{error}");

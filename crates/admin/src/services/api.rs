@@ -416,7 +416,8 @@ impl ApiService for AdminService {
         let snapshot = page.snapshot(&session).await?;
         let revision = snapshot.revision();
         let names = session.names(&snapshot)?;
-        let listed = move || Ok(consumers::page((&snapshot, &names), &export, &page));
+        let meter = request.count_objects.then(|| session.caller.work().clone());
+        let listed = move || consumers::page((&snapshot, &names), &export, &page, meter.as_ref());
         let (consumers, next_page_token) = self.run_blocking(&session, &located, listed).await?;
         Ok(Response::new(ListConsumersResponse {
             header: session.header_at(revision),

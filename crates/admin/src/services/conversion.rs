@@ -82,10 +82,10 @@ impl ConversionService for AdminService {
             let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
             convert(&source.compile_for(&sent)?, &sent, &to_version, &meter)
         };
-        let object = self.run_blocking(&session, &located, converted).await?;
+        let answer = self.run_blocking(&session, &located, converted).await?;
         Ok(Response::new(ConvertResponse {
             header: session.header(),
-            object: Some(object),
+            ..answer
         }))
     }
 
@@ -216,7 +216,7 @@ impl Session {
     }
 }
 
-fn convert(api: &Api, sent: &Json, to_version: &str, meter: &Meter) -> Result<Struct, Status> {
+fn convert(api: &Api, sent: &Json, to_version: &str, meter: &Meter) -> Result<ConvertResponse, Status> {
     let bundle = &api.bundle;
     if !bundle.versions().any(|version| version == to_version) {
         let known: Vec<&str> = bundle.versions().collect();
@@ -237,7 +237,14 @@ fn convert(api: &Api, sent: &Json, to_version: &str, meter: &Meter) -> Result<St
     let map = converted
         .as_object()
         .ok_or_else(|| Status::internal("a converted object is an object"))?;
-    value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))
+    let object = value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))?;
+    let units = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+    Ok(ConvertResponse {
+        header: None,
+        object: Some(object),
+        cost: units(budget.used()),
+        cost_limit: units(budget.limit()),
+    })
 }
 
 /// Refuses an object of another API, or in a version that the schema does not have.

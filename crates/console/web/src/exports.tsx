@@ -10,6 +10,7 @@ import { useLive } from "./live";
 import type { Consumer, Export, Header, Offered } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
+import { Stored } from "./stored";
 import { Badge, Copy, LiveBadge, Problem, Search, ViewYaml, useRows } from "./ui";
 import type { Live } from "./ui";
 
@@ -233,6 +234,7 @@ function Graph({ workspace, name }: { workspace: string; name: string }) {
             </header>
             <Versions shown={shown} />
           </section>
+          <Stored workspace={workspace} name={name} />
           <section class="card consumers">
             <header>
               <h2>Bindings</h2>

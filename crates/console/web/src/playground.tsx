@@ -6,6 +6,7 @@ import { parse, stringify } from "yaml";
 import { call, kube, whyNot } from "./api";
 import { OUTCOMES, fates } from "./fields";
 import type { Coverage, Json } from "./fields";
+import { count } from "./format";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Badge, Copy, Problem, ViewYaml, save } from "./ui";
@@ -29,8 +30,14 @@ interface Outcome {
   back?: Json;
   coverage?: Coverage;
   verdict?: { valid: boolean; violations: { field: string; message: string }[]; warnings: string[] };
-  milliseconds?: number;
+  cost?: Cost;
   error?: unknown;
+}
+
+/** Of the expressions that ran, in cost units. */
+interface Cost {
+  cost: number;
+  costLimit: number;
 }
 
 const SCHEMAS = "apis/apis.kcp.io/v1alpha1/apiresourceschemas";
@@ -192,7 +199,7 @@ function Bench({ workspace, schema, names, denied }: BenchProps) {
       <div class="bench">
         <Editor label={`Object in ${from}`} text={object} change={setObject} />
         <Editor label="Rules" text={rules} change={setRules} />
-        <Result title={`Result in ${to}`} object={outcome.result} milliseconds={outcome.milliseconds} />
+        <Result title={`Result in ${to}`} object={outcome.result} cost={outcome.cost} />
       </div>
       {outcome.error !== undefined && <Problem error={outcome.error} />}
       {outcome.verdict && <Verdict verdict={outcome.verdict} />}
@@ -238,16 +245,18 @@ async function convert(asked: Asked, signal: AbortSignal): Promise<Outcome> {
     const inline = { schema, workspace, ...(rules !== null && { rules }) };
     const verdict = await call<NonNullable<Outcome["verdict"]>>("ConversionService/Validate", inline, signal);
     if (!verdict.valid) return { verdict };
-    const begun = performance.now();
-    const there = await call<{ object: Json }>("ConversionService/Convert", { inline, object, toVersion: to }, signal);
-    const milliseconds = performance.now() - begun;
+    const there = await call<{ object: Json } & Cost>(
+      "ConversionService/Convert",
+      { inline, object, toVersion: to },
+      signal,
+    );
     const back = await call<{ object: Json }>(
       "ConversionService/Convert",
       { inline, object: there.object, toVersion: from },
       signal,
     );
     const coverage = await call<Coverage>("ConversionService/GetCoverage", { inline }, signal);
-    return { verdict, result: there.object, back: back.object, coverage, milliseconds };
+    return { verdict, result: there.object, back: back.object, coverage, cost: there };
   } catch (error) {
     return signal.aborted ? {} : { error };
   }
@@ -262,12 +271,17 @@ function Editor({ label, text, change }: { label: string; text: string; change: 
   );
 }
 
-function Result({ title, object, milliseconds }: { title: string; object: Json | undefined; milliseconds: number | undefined }) {
+function Result({ title, object, cost }: { title: string; object: Json | undefined; cost: Cost | undefined }) {
   return (
     <section class="card editor">
       <h2>
         {title}
-        {milliseconds !== undefined && <span class="faint"> answered in {milliseconds.toFixed(0)} ms</span>}
+        {cost && (
+          <span class="faint">
+            {" "}
+            cost {count(cost.cost)} of {count(cost.costLimit)} units
+          </span>
+        )}
       </h2>
       <pre tabIndex={0} aria-label={title}>
         {object === undefined ? "" : stringify(object, { lineWidth: 0 })}

@@ -34,6 +34,10 @@ pub(crate) struct Arguments {
     /// Format of the objects.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Yaml)]
     output: Format,
+    /// Say on standard error how many cost units the expressions took for each object, and how many
+    /// they may take.
+    #[arg(long)]
+    cost: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -66,15 +70,17 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 known.join(", ")
             );
         }
-        match api
-            .bundle
-            .convert(&document.value, &arguments.to, &mut unmetered_budget())
-        {
+        let mut budget = unmetered_budget();
+        match api.bundle.convert(&document.value, &arguments.to, &mut budget) {
             Ok(object) => converted.push(object),
             Err(error) => {
                 eprintln!("error: {}: {error}", document.file);
                 failures += 1;
             }
+        }
+        if arguments.cost {
+            let name = document.text("/metadata/name");
+            eprintln!("{name}: {} of {} cost units", budget.used(), budget.limit());
         }
     }
     write(arguments.output, &converted).context("cannot write the output")?;

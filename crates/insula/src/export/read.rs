@@ -40,6 +40,9 @@ pub(crate) struct Consumers {
     /// Only bindings that do not serve what is on offer.
     #[arg(long)]
     behind: bool,
+    /// Count the objects of each binding by the version in which they are stored.
+    #[arg(long)]
+    stored: bool,
     #[command(flatten)]
     call: InWorkspace,
 }
@@ -151,9 +154,14 @@ pub(super) fn view(export: &PublishedExport) -> Answer {
 
 pub(super) fn consumers(arguments: &Consumers) -> anyhow::Result<ExitCode> {
     let admin = Admin::in_workspace(&arguments.call.connection)?;
-    let mut consumers = all_consumers(&admin, &arguments.name)?;
+    let request = ListConsumersRequest {
+        export: arguments.name.clone(),
+        count_objects: arguments.stored,
+        ..ListConsumersRequest::default()
+    };
+    let mut consumers = all_consumers(&admin, &request)?;
     consumers.retain(|consumer| !arguments.behind || !consumer.up_to_date);
-    let mut table = Table::new(&[
+    let mut header = vec![
         "WORKSPACE",
         "BINDING",
         "PHASE",
@@ -161,7 +169,11 @@ pub(super) fn consumers(arguments: &Consumers) -> anyhow::Result<ExitCode> {
         "VERSIONS",
         "SCHEMAS",
         "REASON",
-    ]);
+    ];
+    if arguments.stored {
+        header.insert(4, "STORED");
+    }
+    let mut table = Table::new(&header);
     for consumer in &consumers {
         let versions: Vec<String> = consumer.versions.iter().map(|used| used.version.clone()).collect();
         let schemas: Vec<String> = consumer.resources.iter().map(|it| it.schema.clone()).collect();
@@ -169,7 +181,7 @@ pub(super) fn consumers(arguments: &Consumers) -> anyhow::Result<ExitCode> {
             true => (Tone::Good, "yes"),
             false => (Tone::Warn, "no"),
         };
-        table.row(vec![
+        let mut row = vec![
             consumer.workspace.as_str().into(),
             consumer.binding.as_str().into(),
             consumer.phase.as_str().into(),
@@ -180,7 +192,13 @@ pub(super) fn consumers(arguments: &Consumers) -> anyhow::Result<ExitCode> {
                 Some(end) => format!("deleted, and its objects are kept until {}", time(Some(end))).into(),
                 None => consumer.message.as_str().into(),
             },
-        ]);
+        ];
+        if arguments.stored {
+            let stored = consumer.stored_versions.iter();
+            let stored: Vec<String> = stored.map(|it| format!("{}: {}", it.version, it.objects)).collect();
+            row.insert(4, Cell::list(Tone::Plain, &stored));
+        }
+        table.row(row);
     }
     // A consumer has no name of its own: -o name prints its workspace.
     let mut document = of_list(&consumers);
@@ -190,14 +208,14 @@ pub(super) fn consumers(arguments: &Consumers) -> anyhow::Result<ExitCode> {
     Answer::new(document).table(table).print(arguments.call.output, 5)
 }
 
-/// Reads all bindings of an export.
-pub(super) fn all_consumers(admin: &Admin, export: &str) -> anyhow::Result<Vec<Consumer>> {
+/// Reads all bindings of an export of the workspace.
+pub(super) fn all_consumers(admin: &Admin, request: &ListConsumersRequest) -> anyhow::Result<Vec<Consumer>> {
     pages(|page_token| {
         let request = ListConsumersRequest {
             workspace: admin.workspace(),
-            export: export.to_owned(),
             page_size: PAGE_ITEMS,
             page_token,
+            ..request.clone()
         };
         let page: ListConsumersResponse = admin.call((Service::Api, "ListConsumers"), &request)?;
         Ok((page.consumers, page.next_page_token))

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use insula_proto::admin::v1::Consumer;
+use insula_proto::admin::v1::{Consumer, ListConsumersRequest};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -82,7 +82,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Reads the consumers of an export. Callers who may not list them get the counts alone.
 fn named(admin: &Admin, export: &str) -> Option<Vec<Consumer>> {
-    match all_consumers(admin, export) {
+    let request = ListConsumersRequest {
+        export: export.to_owned(),
+        ..ListConsumersRequest::default()
+    };
+    match all_consumers(admin, &request) {
         Ok(consumers) => Some(consumers),
         Err(error) => {
             eprintln!("warning: APIExport {export}: its workspaces cannot be named: {error:#}");

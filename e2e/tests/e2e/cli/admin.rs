@@ -38,6 +38,10 @@ fn exports_are_read_and_steered() {
         .collect();
     paths.sort_unstable();
     assert_eq!(paths, ["root:acme", "root:provider"]);
+    let stored = shell.ok(&on_exports(&["consumers", "buckets", "--stored"]));
+    for count in ["buckets.samples.example.io/v1: 1", "buckets.samples.example.io/v1: 0"] {
+        assert!(stored.contains(count), "{stored}");
+    }
     let stale = shell.run(&on_exports(&["pause", "buckets", "--etag", "1"]));
     assert_eq!(stale.code, 2, "{stale:?}");
     let dry = json(&shell, &on_exports(&["pause", "buckets", "--dry-run"]));

@@ -14,6 +14,7 @@ use insula_proto::{
     value::to_json,
 };
 use serde_json::{Value, json};
+use std::path::Path;
 use tonic::Code;
 
 /// The schema of a definition.
@@ -154,6 +155,34 @@ fn schemas_of_other_kinds_are_refused() {
             );
         }
     });
+}
+
+/// The cost of a conversion is that of its expressions: a move costs nothing.
+#[test]
+fn conversions_say_what_they_cost() {
+    let server = shared();
+    let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let mut cost = |sample: &str, to_version: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples/conversions");
+        let read = |file: &str| -> Value {
+            let text = std::fs::read_to_string(folder.join(sample).join(file)).unwrap();
+            serde_saphyr::from_str(&text).unwrap()
+        };
+        let inline = InlineRules {
+            manifests: vec![message(&read("schema.yaml")), message(&read("rules.yaml"))],
+            ..InlineRules::default()
+        };
+        let request = ConvertRequest {
+            source: Some(convert_request::Source::Inline(inline)),
+            object: Some(message(&read("object-v1.yaml"))),
+            to_version: to_version.to_owned(),
+        };
+        let converted = runtime().block_on(conversions.convert(request)).unwrap().into_inner();
+        (converted.cost, converted.cost_limit)
+    };
+    assert_eq!(cost("field-to-field", "v2"), (0, 10_000_000));
+    let (used, limit) = cost("computed", "v2");
+    assert!(0 < used && used < 100 && limit == 10_000_000, "{used} of {limit}");
 }
 
 /// An object of another API, in another version, or no object at all is named by its field.

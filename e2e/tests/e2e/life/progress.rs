@@ -3,13 +3,28 @@
 use std::time::{Duration, Instant};
 
 use super::{APIS, WIDGETS_V1, WIDGETS_V2, bind, contents, object, offer, publish, storage_versions, widget};
-use insula_e2e::{Server, copy_stored, until, workspace};
-use serde_json::json;
+use bytes::Bytes;
+use insula_e2e::{Server, Who, copy_stored, until, workspace};
+use serde_json::{Value, json};
 
 /// At a thousand a second the migration takes four seconds, of which the first and the last may be
 /// short.
 const OBJECTS: usize = 4000;
 const AT_LEAST: Duration = Duration::from_secs(2);
+
+/// Returns the versions in which the objects of the one binding are stored, as the admin API counts
+/// them.
+fn stored(server: &Server, provider: &str) -> Value {
+    let request = json!({"workspace": provider, "export": "widgets", "countObjects": true});
+    let sent = server.client(Who::KcpAdmin).try_send(
+        "POST",
+        "/insula.admin.v1.ApiService/ListConsumers",
+        &[("content-type", "application/json")],
+        Bytes::from(request.to_string()),
+    );
+    let answer = sent.unwrap().expect(200);
+    answer["consumers"][0]["storedVersions"].clone()
+}
 
 #[test]
 fn a_migration_reports_progress_and_is_paced() {
@@ -56,10 +71,16 @@ fn a_migration_reports_progress_and_is_paced() {
         if told.last() != Some(&percent) {
             told.push(percent);
         }
+        let counts = stored(&server, &provider);
+        let numbers = counts.as_array().into_iter().flatten();
+        let all: i64 = numbers.filter_map(|version| version["objects"].as_i64()).sum();
+        assert_eq!(all, OBJECTS as i64, "{counts}");
         None
     });
     assert!(begun.elapsed() >= AT_LEAST, "{:?}", begun.elapsed());
     assert!(told.len() >= 3 && told.is_sorted(), "{told:?}");
     assert_eq!(storage_versions(&client), json!(["v2"]));
+    let wanted = json!([{"version": "widgets.life.example.io/v2", "objects": OBJECTS, "current": true}]);
+    assert_eq!(stored(&server, &provider), wanted);
     assert_eq!(contents(&client, WIDGETS_V1).len(), OBJECTS);
 }

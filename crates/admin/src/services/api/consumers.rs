@@ -5,46 +5,112 @@ use super::{
     objects::{self, items, moment, resource_name, time},
     rollout::{for_each_binding, up_to_date},
 };
-use crate::{pages::Page, services::workspace::delete_time};
+use crate::{pages::Page, services::workspace::delete_time, status};
 use insula_access::WorkspaceNames;
 use insula_api::{
     ClusterName, Json, ObjectKey, Scope, Timestamp,
     kinds::{self, ApiBinding, ApiExport, RETIREMENT_DAYS},
 };
 use insula_catalog::{
+    Error,
     exports::ExportName,
     ids,
     version_uses::{UseRecord, for_each_of_export, record_of},
 };
-use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, UsedVersion, VersionUsage};
+use insula_meter::{Ended, Meter};
+use insula_pipeline::Refusal;
+use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, StoredVersion, UsedVersion, VersionUsage};
 use insula_registry::{Deps, rewrite};
 use insula_store::Snapshot;
 use serde_json::json;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use tonic::Status;
 
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Returns a page of the bindings of an export, and the token of the next one.
+/// Units for an object of which the stored version is read.
+const COUNT_UNITS: u64 = 10;
+
+/// Returns a page of the bindings of an export, and the token of the next one. With a meter, the
+/// objects of each are counted by the version in which they are stored.
 pub(super) fn page(
     (snapshot, names): (&Snapshot, &WorkspaceNames),
     export: &ExportName,
     page: &Page,
-) -> (Vec<Consumer>, String) {
+    counting: Option<&Meter>,
+) -> Result<(Vec<Consumer>, String), Status> {
     let after = page.after.as_ref();
     let after = after.and_then(|(_, at)| rewrite::key_at(ids::apibindings(), at));
     let (mut found, mut last, mut next) = (Vec::new(), None, String::new());
+    let mut ended = None;
     for_each_binding(snapshot, export, after.as_ref(), |key, binding| {
         if found.len() == page.size {
             let last = last.as_ref().map(rewrite::position).unwrap_or_default();
             next = page.next(snapshot.revision(), &last);
             return ControlFlow::Break(());
         }
-        found.push(consumer((snapshot, names), key, binding));
+        let mut shown = consumer((snapshot, names), key, binding);
+        if let Some(meter) = counting {
+            match stored(snapshot, (export, key), binding, meter) {
+                Ok(versions) => shown.stored_versions = versions,
+                Err(why) => {
+                    ended = Some(why);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        found.push(shown);
         last = Some(key.clone());
         ControlFlow::Continue(())
     });
-    (found, next)
+    match ended {
+        Some(why) => Err(status::refused(&Refusal::Verb(Error::Ended(why)))),
+        None => Ok((found, next)),
+    }
+}
+
+/// Counts the objects of a binding by the version in which they are stored. The storage version is
+/// among them, also without an object.
+fn stored(
+    snapshot: &Snapshot,
+    (export, binding): (&ExportName, &ObjectKey),
+    value: &Json,
+    meter: &Meter,
+) -> Result<Vec<StoredVersion>, Ended> {
+    let view: ApiBinding = kinds::read(value);
+    let mut all = Vec::new();
+    for bound in &view.status.bound_resources {
+        let schema = objects::published(snapshot, &export.cluster, "APIResourceSchema", &bound.schema.name);
+        let storage = schema.as_ref().and_then(|schema| {
+            let mut versions = items(schema, "/spec/versions");
+            versions.find(|version| version["storage"] == true)
+        });
+        let storage = storage.map_or("", |version| text(version, "/name"));
+        let mut counts = BTreeMap::from([(storage.to_owned(), 0)]);
+        let mut paid = Ok(());
+        snapshot.for_each(&Scope::cluster(bound.id(), binding.cluster.clone()), |entry| {
+            paid = meter.spend(COUNT_UNITS);
+            if paid.is_err() {
+                return ControlFlow::Break(());
+            }
+            let version = entry.object.version();
+            match counts.get_mut(version) {
+                Some(count) => *count += 1,
+                None => drop(counts.insert(version.to_owned(), 1)),
+            }
+            ControlFlow::Continue(())
+        });
+        paid?;
+        let name = resource_name(&bound.group, &bound.resource);
+        let counts = counts.into_iter().filter(|(version, _)| !version.is_empty());
+        all.extend(counts.map(|(version, objects)| StoredVersion {
+            current: version == storage,
+            version: format!("{name}/{version}"),
+            objects,
+        }));
+    }
+    Ok(all)
 }
 
 fn consumer((snapshot, names): (&Snapshot, &WorkspaceNames), key: &ObjectKey, binding: &Json) -> Consumer {
@@ -61,6 +127,7 @@ fn consumer((snapshot, names): (&Snapshot, &WorkspaceNames), key: &ObjectKey, bi
         up_to_date,
         message,
         delete_time: delete_time(binding),
+        stored_versions: Vec::new(),
     }
 }
 
