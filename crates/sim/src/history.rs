@@ -86,13 +86,8 @@ impl History {
             self.count(change)?;
         }
         if key.resource == ids::logicalclusters() {
-            let place = format!("/metadata/annotations/{}", annotations::FROZEN.replace('/', "~1"));
-            let is_frozen = change
-                .new
-                .as_ref()
-                .is_some_and(|new| new.body_value().pointer(&place).is_some());
             let cluster = key.cluster.to_string();
-            let _ = match is_frozen {
+            let _ = match change.new.as_deref().is_some_and(is_frozen) {
                 true => self.frozen.insert(cluster),
                 false => self.frozen.remove(&cluster),
             };
@@ -245,6 +240,12 @@ fn is_one_object(change: &Change) -> Result<(), String> {
             change.key, change.revision
         )),
     }
+}
+
+/// Returns true for the LogicalCluster of a frozen workspace. None is frozen while it is deleted.
+fn is_frozen(logical: &Object) -> bool {
+    let metadata = &logical.body_value()["metadata"];
+    metadata["annotations"].get(annotations::FROZEN).is_some() && metadata.get("deletionTimestamp").is_none()
 }
 
 fn counts(quota: &Object) -> bool {
