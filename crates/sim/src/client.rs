@@ -97,7 +97,7 @@ impl Op {
         let (map, field) = (*dice.pick(&MAPS), *dice.pick(yaml::fields(version)));
         let release = dice.below(yaml::RELEASES);
         let namespace = *dice.pick(&["default", yaml::NAMESPACE]);
-        let kind = *dice.pick(&yaml::KINDS);
+        let (kind, manager) = (*dice.pick(&yaml::KINDS), *dice.pick(&MANAGERS));
         let bindings = ("apibindings", "apis.kcp.io/v1alpha2", "widgets");
         let definitions = (
             "customresourcedefinitions",
@@ -143,7 +143,7 @@ impl Op {
             18 => Op::Create(place(), "apiconversions", yaml::rules_named(definitions.2)),
             19 => Op::Delete(place(), "apiconversions", "apis.kcp.io/v1alpha1", definitions.2),
             20 => Op::choose_mark(dice, tenant),
-            21 => Op::Apply(tenant, kind, version, name, field, *dice.pick(&MANAGERS)),
+            21 => Op::Apply(tenant, kind, version, name, field, manager),
             22 => Op::Freeze(tenant, true),
             23 => Op::Freeze(tenant, false),
             _ => Op::choose_claim(dice, tenant, provider),

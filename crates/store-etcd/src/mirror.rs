@@ -43,8 +43,9 @@ impl Mirror {
         let status = self.origin.status.clone();
         tokio::select! {
             never = self.follow() => match never {},
-            never = self.audit() => match never {},
-            never = self.relocate() => match never {},
+            // Boxed: they are large, and mostly asleep.
+            never = Box::pin(self.audit()) => match never {},
+            never = Box::pin(self.relocate()) => match never {},
             _ = status.ended() => status.failure().map_or(Ok(()), Err),
         }
     }

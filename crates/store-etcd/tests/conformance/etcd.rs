@@ -119,7 +119,6 @@ impl Etcd {
             if let Ok((store, driver)) =
                 EtcdStore::connect(std::slice::from_ref(&self.endpoint), prefix, options()).await
             {
-                let driver = Box::pin(driver);
                 tokio::spawn(async move { driver.await.unwrap() });
                 return Arc::new(store);
             }
