@@ -12,7 +12,7 @@ pub struct Settings {
     pub steps: usize,
     /// Servers on the store.
     pub servers: usize,
-    /// Faults that the world does not have, of [`crate::FAULTS`].
+    /// Faults that the world does not have, of [`crate::faults::FAULTS`].
     pub without: Vec<&'static str>,
     /// The fault that the store has.
     pub plant: Option<Plant>,
