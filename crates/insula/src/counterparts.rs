@@ -121,6 +121,7 @@ const COMMANDS_ALONE: &[(&str, &str)] = &[
     ("plugin", "links on this machine"),
     ("completion", "the shell"),
     ("man", "the manual"),
+    ("docs", "the documents in the program"),
     ("version", "the program; GetInfo has the server's"),
     ("conversion check", "a converter on this machine"),
     ("conversion webhook", "it is a server"),
@@ -177,6 +178,7 @@ const OUTPUTS_MISSING: &[(&str, &str)] = &[
     ("plugin", "it links files of this machine"),
     ("completion", "it prints a script"),
     ("man", "it prints a page of the manual"),
+    ("docs", "it serves the documents, or writes them"),
 ];
 
 /// Returns the commands that run something, as `export show`, and `apis`, which has subcommands
