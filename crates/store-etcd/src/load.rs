@@ -80,7 +80,7 @@ pub(crate) async fn load(
     let begin = kv.get(keys.slotted(), None).await?;
     let header = begin.header().map(|header| (header.revision(), header.cluster_id()));
     let (at, cluster) = header.unwrap_or_default();
-    if let Some(slotted) = begin.kvs().first() {
+    if let (Some(slotted), None) = (begin.kvs().first(), keys.slots_began()) {
         keys.begin_slots(Revision(slotted.mod_revision().unsigned_abs()));
     }
     let revision = Revision(at.unsigned_abs());

@@ -6,7 +6,7 @@
 
 use crate::{
     keys::{Keys, Layout},
-    layout::with_created,
+    layout::{split_created, with_created},
     mirror::Mirror,
 };
 use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, Txn, TxnOp, TxnOpResponse};
@@ -48,8 +48,25 @@ impl Mirror {
 
     /// Moves all objects, and returns the number of those that this server moved.
     async fn relocate_all(&self) -> Result<usize, Error> {
+        let mut all = 0;
+        loop {
+            let (moved, failed) = self.relocate_once(false).await?;
+            all += moved;
+            match (moved, failed) {
+                (_, 0) => return Ok(all),
+                // Some of each batch are others', or were written late.
+                (0, _) => return Ok(all + self.relocate_once(true).await?.0),
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves the objects of each page together, or one by one. Returns the numbers of objects that
+    /// it moved and did not move. Of two servers that meet at a page one goes on to the next, so
+    /// that they share the work.
+    async fn relocate_once(&self, singly: bool) -> Result<(usize, usize), Error> {
         let (mut from, end) = self.keys.earlier_objects();
-        let mut moved = 0;
+        let (mut moved, mut failed) = (0, 0);
         loop {
             let mut kv = self.members.current().await?.kv;
             let options = GetOptions::new()
@@ -57,11 +74,17 @@ impl Mirror {
                 .with_limit(i64::try_from(MOVED_MAX).unwrap_or(i64::MAX));
             let page = kv.get(from.clone(), Some(options)).await?;
             for batch in batches(&self.keys, page.kvs()) {
-                moved += relocate_batch(&mut kv, &self.keys, &batch).await?;
+                let done = match singly {
+                    true => relocate_singly(&mut kv, &self.keys, &batch).await?,
+                    false if relocate_if_unchanged(&mut kv, &self.keys, &batch).await? => batch.len(),
+                    false => 0,
+                };
+                moved += done;
+                failed += batch.len() - done;
             }
             match page.kvs().last().filter(|_| page.more()) {
                 Some(last) => from = [last.key(), &[0]].concat(),
-                None => return Ok(moved),
+                None => return Ok((moved, failed)),
             }
             tokio::time::sleep(BREATH).await;
         }
@@ -72,7 +95,7 @@ impl Mirror {
 fn batches<'a>(keys: &Keys, kvs: &'a [KeyValue]) -> Vec<Vec<&'a KeyValue>> {
     let mut batches: Vec<Vec<&KeyValue>> = Vec::new();
     let mut bytes = 0;
-    for kv in kvs.iter().filter(|kv| !keys.is_format(kv.key())) {
+    for kv in kvs.iter().filter(|kv| slot_key(keys, kv).is_some()) {
         bytes += kv.value().len();
         match batches.last_mut() {
             Some(batch) if bytes <= MOVED_BYTES_MAX => batch.push(kv),
@@ -85,12 +108,10 @@ fn batches<'a>(keys: &Keys, kvs: &'a [KeyValue]) -> Vec<Vec<&'a KeyValue>> {
     batches
 }
 
-/// Moves objects together, or those of them that nobody has changed meanwhile. Returns their
-/// number.
-async fn relocate_batch(kv: &mut KvClient, keys: &Keys, batch: &[&KeyValue]) -> Result<usize, Error> {
-    if relocate_if_unchanged(kv, keys, batch).await? {
-        return Ok(batch.len());
-    }
+/// Moves those of some objects that nobody has changed meanwhile, and returns their number. Deletes
+/// what a server of an earlier program has written beside an object in its slot: programs of this
+/// format have decided that one.
+async fn relocate_singly(kv: &mut KvClient, keys: &Keys, batch: &[&KeyValue]) -> Result<usize, Error> {
     let mut moved = 0;
     for one in batch {
         moved += usize::from(relocate_if_unchanged(kv, keys, &[*one]).await?);
@@ -99,22 +120,23 @@ async fn relocate_batch(kv: &mut KvClient, keys: &Keys, batch: &[&KeyValue]) -> 
     Ok(moved)
 }
 
+/// Moves objects together, unless somebody has changed one of them meanwhile.
 async fn relocate_if_unchanged(kv: &mut KvClient, keys: &Keys, batch: &[&KeyValue]) -> Result<bool, Error> {
     let (mut compares, mut operations) = (Vec::new(), Vec::new());
     for found in batch {
         let Some(slot) = slot_key(keys, found) else { continue };
-        let created = Revision(found.create_revision().unsigned_abs());
+        let (told, stored) = split_created(found.value());
+        let created = told.unwrap_or(Revision(found.create_revision().unsigned_abs()));
         compares.push(unchanged(found));
         compares.push(Compare::create_revision(slot.clone(), CompareOp::Equal, 0));
-        operations.push(TxnOp::put(slot, with_created(created, found.value()), None));
+        operations.push(TxnOp::put(slot, with_created(created, stored), None));
         operations.push(TxnOp::delete(found.key(), None));
     }
     let txn = Txn::new().when(compares).and_then(operations);
     Ok(kv.txn(txn).await?.succeeded())
 }
 
-/// Deletes what a server of an earlier program has written beside an object in its slot: programs
-/// of this format have decided that one.
+/// Deletes an object of the earlier layout, if there is one in its slot.
 async fn drop_stray(kv: &mut KvClient, keys: &Keys, found: &KeyValue) -> Result<(), Error> {
     let Some(slot) = slot_key(keys, found) else {
         return Ok(());
@@ -146,7 +168,9 @@ pub(crate) async fn relocate_keys(kv: &mut KvClient, keys: &Keys, earlier: &[&[u
         });
         let found: Vec<KeyValue> = found.collect();
         for batch in batches(keys, &found) {
-            relocate_batch(kv, keys, &batch).await?;
+            if !relocate_if_unchanged(kv, keys, &batch).await? {
+                relocate_singly(kv, keys, &batch).await?;
+            }
         }
     }
     Ok(())
