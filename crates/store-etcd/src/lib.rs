@@ -251,7 +251,7 @@ impl EtcdStore {
     /// # Errors
     /// The reason why etcd does not take the mark.
     pub async fn mark_format(&self) -> Result<(), String> {
-        let options = self.members.options();
+        let (options, known) = (self.members.options(), self.origin.known());
         let mark = |mut kv: KvClient| {
             let absent = Compare::create_revision(self.keys.slotted(), CompareOp::Equal, 0);
             let (sessions, behind) = self.keys.sessions();
@@ -268,7 +268,7 @@ impl EtcdStore {
             .members
             .repeat(options.request_timeout, options.attempt_timeout, mark)
             .await?;
-        let marked = self.origin.check(marked.header(), self.origin.known())?;
+        let marked = self.origin.check(marked.header(), known)?;
         self.reach(marked).await
     }
 
