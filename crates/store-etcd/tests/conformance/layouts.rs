@@ -262,6 +262,7 @@ async fn a_transaction_of_the_earlier_layout_does_not_happen_later() {
         wire.set(Traffic::Held);
         let commit = tokio::spawn(async move { store.commit(create("late")).await });
         while !wire.holds(b"late") {
+            assert!(!commit.is_finished(), "it is on its way");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         for task in [driver.abort_handle(), commit.abort_handle()] {
