@@ -3,7 +3,7 @@
 //! number of objects is compared at a revision that both have, and a page of keys with the
 //! revisions of their objects, in turn. A difference ends the store, as a rollback of etcd does.
 
-use crate::{layout::is_stray, mirror::Mirror};
+use crate::{keys::next_key, layout::is_stray, mirror::Mirror};
 use etcd_client::{Error, GetOptions, KvClient};
 use insula_api::{ObjectKey, Revision, Scope};
 use insula_store::Snapshot;
@@ -120,8 +120,7 @@ impl Mirror {
             }
         }
         match page.kvs().last().filter(|_| page.more()) {
-            // The first key after the last one.
-            Some(last) => Ok([last.key(), &[0]].concat()),
+            Some(last) => Ok(next_key(last.key())),
             None => Ok(ranges[(index + 1) % ranges.len()].0.clone()),
         }
     }

@@ -161,6 +161,11 @@ impl Keys {
     }
 }
 
+/// Returns the first key after another one, at which the page after it begins.
+pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
 fn bounds(prefix: &[u8]) -> Range {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {

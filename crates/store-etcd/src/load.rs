@@ -3,7 +3,7 @@
 use crate::{
     BlockingExecutor,
     errors::too_large_to_read,
-    keys::{Keys, Layout, RANGES, Range},
+    keys::{Keys, Layout, RANGES, Range, next_key},
     layout::{is_stray, split_created},
     members::Members,
     mirror::MirrorError,
@@ -127,9 +127,8 @@ fn pages(kv: KvClient, (start, end): Range, at: i64) -> impl Stream<Item = Resul
                 }
             };
             let (more, kvs) = (page.more(), page.take_kvs());
-            // The next page begins with the first key after the last one.
             let last = kvs.last().filter(|_| more);
-            let next = last.map(|last| (kv, [last.key(), &[0]].concat(), limit));
+            let next = last.map(|last| (kv, next_key(last.key()), limit));
             Ok(Some((kvs, next)))
         }
     })

@@ -5,7 +5,7 @@
 //! it moves.
 
 use crate::{
-    keys::{Keys, Layout},
+    keys::{Keys, Layout, next_key},
     layout::{split_created, with_created},
     mirror::Mirror,
 };
@@ -83,7 +83,7 @@ impl Mirror {
                 failed += batch.len() - done;
             }
             match page.kvs().last().filter(|_| page.more()) {
-                Some(last) => from = [last.key(), &[0]].concat(),
+                Some(last) => from = next_key(last.key()),
                 None => return Ok((moved, failed)),
             }
             tokio::time::sleep(BREATH).await;

@@ -9,7 +9,7 @@
 //! release 2   v1 {url}                 v3 {url, g}                 union {url, g}: f is v3's g
 //! ```
 //!
-//! Which version shows a place under another name stands beside the object, among the fields that
+//! The name under which a version shows a place stands beside the object, among the fields that
 //! versions have for themselves ([`super::own`]), as `.spec.g=.spec.f`. A value that the union had
 //! for itself was written after those that versions retain for fields that were away.
 
@@ -38,13 +38,8 @@ impl Renamed {
         let Source::Field(place) = &rule.source else {
             return None;
         };
-        let is_field = |path: &Path| {
-            path.segments()
-                .iter()
-                .all(|segment| matches!(segment, Segment::Field(_)))
-        };
         let is_plain = rule.transformation.is_none() && rule.item_rules.is_empty();
-        (is_plain && is_field(place) && is_field(&rule.destination)).then(|| Renamed {
+        (is_plain && is_of_fields(place) && is_of_fields(&rule.destination)).then(|| Renamed {
             version,
             own: rule.destination.to_string(),
             place: place.to_string(),
@@ -57,13 +52,15 @@ impl Renamed {
     }
 }
 
+/// Returns true for a path of plain names.
+fn is_of_fields(path: &Path) -> bool {
+    let mut segments = path.segments().iter();
+    segments.all(|segment| matches!(segment, Segment::Field(_)))
+}
+
 fn schema_path(text: &str) -> Option<SchemaPath> {
     let path = Path::parse(text).ok()?;
-    let is_field = path
-        .segments()
-        .iter()
-        .all(|segment| matches!(segment, Segment::Field(_)));
-    is_field.then(|| SchemaPath::from_path(&path))
+    is_of_fields(&path).then(|| SchemaPath::from_path(&path))
 }
 
 /// Returns true if a schema has a field, by the text of a path of plain names: each read asks for
