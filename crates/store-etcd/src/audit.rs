@@ -33,9 +33,10 @@ impl Mirror {
     pub(crate) async fn audit(&self) -> Infallible {
         let mut from = Vec::new();
         loop {
-            tokio::time::sleep(self.members.options().audit_interval).await;
-            let limit = self.members.options().audit_interval.max(TIMEOUT_MIN);
-            let compared = tokio::time::timeout(limit, self.compare(&from)).await;
+            let options = self.members.options();
+            (options.sleep)(options.audit_interval).await;
+            let limit = options.audit_interval.max(TIMEOUT_MIN);
+            let compared = options.timeout(limit, self.compare(&from)).await;
             let late = |_| Err(Finding::Unknown(format!("it took more than {limit:?}")));
             match compared.unwrap_or_else(late) {
                 Ok(next) => from = next,

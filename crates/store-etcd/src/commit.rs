@@ -90,9 +90,11 @@ impl EtcdStore {
     /// Commits a transaction whose keys are written once each, within the time of a request.
     pub(crate) async fn commit_in_time(&self, txn: &Txn) -> Result<Revision, CommitError> {
         let knowledge = Mutex::new(Knowledge::not_sent("etcd does not answer".into()));
-        let limit = self.members.options().request_timeout;
+        let options = self.members.options();
+        let committed = self.commit_until_known(txn, &knowledge);
         let outcome = tokio::select! {
-            outcome = tokio::time::timeout(limit, self.commit_until_known(txn, &knowledge)) => outcome.ok(),
+            biased;
+            outcome = options.timeout(options.request_timeout, committed) => outcome.ok(),
             reason = self.origin.status.ended() => {
                 knowledge.lock().reason = reason;
                 None
@@ -126,8 +128,9 @@ impl EtcdStore {
                 self.origin.mvcc.reached(session.began).await;
             }
             let generation = self.members.generation();
-            let limit = self.members.options().attempt_timeout;
-            let step = match tokio::time::timeout(limit, self.members.current()).await {
+            let options = self.members.options();
+            let limit = options.attempt_timeout;
+            let step = match options.timeout(limit, self.members.current()).await {
                 Ok(Ok(member)) => {
                     let mut attempt = Attempt {
                         store: self,
@@ -220,11 +223,12 @@ impl Attempt<'_> {
             Anchor::Session(session) if self.marked => Some(self.expected.write(session)),
             Anchor::Session(_) | Anchor::Mark(_) => None,
         };
-        let limit = self.store.members.options().attempt_timeout;
+        let options = self.store.members.options();
+        let limit = options.attempt_timeout;
         let mut kv = self.member.kv.clone();
         let Some(request) = self.request(mark) else {
             let earlier: Vec<&[u8]> = self.locations.earlier().into_iter().collect();
-            let moved = tokio::time::timeout(limit, relocate_keys(&mut kv, &self.store.keys, &earlier)).await;
+            let moved = options.timeout(limit, relocate_keys(&mut kv, &self.store.keys, &earlier)).await;
             return match moved {
                 Ok(Ok(())) => self.again().await,
                 Ok(Err(error)) => self.not_sent(&error.to_string()),
@@ -236,7 +240,7 @@ impl Attempt<'_> {
             biased;
             // The watch has shown the transaction, with or without an answer.
             Some(revision) = self.expected.applied() => return Step::Done(Ok(revision)),
-            answered = tokio::time::timeout(limit, kv.txn(request)) => answered,
+            answered = options.timeout(limit, kv.txn(request)) => answered,
         };
         let reason = match answered {
             Ok(Ok(response)) => {

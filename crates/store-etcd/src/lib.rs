@@ -34,6 +34,7 @@ mod layout;
 mod load;
 mod members;
 mod mirror;
+mod options;
 mod origin;
 mod relocation;
 mod sessions;
@@ -42,6 +43,8 @@ mod status;
 mod survey;
 pub mod version;
 
+pub use etcd_client::Channel;
+pub use options::{BlockingExecutor, Connect, Credentials, Options, Sleep, Tls};
 pub use survey::{MemberStatus, survey};
 
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KvClient, TxnOp};
@@ -77,63 +80,6 @@ const PROBE_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time for etcd to take note that a server has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Settings of a store.
-#[derive(Clone)]
-pub struct Options {
-    /// Bounds each commit and each read from etcd, attempts at all members included. A commit whose
-    /// outcome is not known by then is [`CommitError::Unknown`].
-    pub request_timeout: Duration,
-    /// Bounds each attempt at one member. A member that is silent for longer is left for the next
-    /// one.
-    pub attempt_timeout: Duration,
-    /// Reads the credentials. Called for each new connection, so that files may be replaced.
-    pub credentials: Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>,
-    /// A random number that tells this process from all others on the same etcd.
-    pub instance: u64,
-    /// Uses members of any version, with a warning; see [`version`].
-    pub accept_old_versions: bool,
-    /// Time between two comparisons of the copy in this process with etcd.
-    pub audit_interval: Duration,
-    /// Runs the decoding of pages, which threads of the caller may do beside one another.
-    pub executor: BlockingExecutor,
-}
-
-/// A function that runs some work, now or on another thread.
-pub type BlockingExecutor = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
-
-/// Credentials of a connection.
-#[derive(Clone, Default)]
-pub struct Credentials {
-    /// TLS, for `https://` endpoints.
-    pub tls: Option<Tls>,
-    /// Name and password, if etcd's authentication is on.
-    pub user: Option<(String, String)>,
-}
-
-/// PEM texts for a connection to etcd.
-#[derive(Clone, Default)]
-pub struct Tls {
-    /// The CA that signed etcd's certificate.
-    pub ca: Vec<u8>,
-    /// A client certificate and its key.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Options {
-    /// Options without credentials.
-    pub fn new(instance: u64) -> Self {
-        Options {
-            request_timeout: Duration::from_secs(10),
-            attempt_timeout: Duration::from_secs(2),
-            credentials: Arc::new(|| Ok(Credentials::default())),
-            instance,
-            accept_old_versions: false,
-            audit_interval: Duration::from_secs(300),
-            executor: Arc::new(|work| work()),
-        }
-    }
-}
 
 /// Reason why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -293,7 +239,7 @@ impl EtcdStore {
         let mvcc = &self.origin.mvcc;
         let options = self.members.options();
         loop {
-            if tokio::time::timeout(QUIET, mvcc.reached(revision)).await.is_ok() {
+            if options.timeout(QUIET, mvcc.reached(revision)).await.is_ok() {
                 return Ok(());
             }
             let _one = self.tick.lock().await;
@@ -311,7 +257,7 @@ impl EtcdStore {
                 .repeat(options.request_timeout, options.attempt_timeout, put)
                 .await?;
             // The watch may have broken meanwhile, and missed the tick.
-            let arrived = tokio::time::timeout(options.attempt_timeout, mvcc.reached(revision));
+            let arrived = options.timeout(options.attempt_timeout, mvcc.reached(revision));
             if arrived.await.is_ok() {
                 return Ok(());
             }
@@ -329,7 +275,8 @@ impl EtcdStore {
             self.reach(current).await
         };
         let outcome = tokio::select! {
-            outcome = tokio::time::timeout(options.request_timeout, caught_up) => outcome,
+            biased;
+            outcome = options.timeout(options.request_timeout, caught_up) => outcome,
             reason = self.origin.status.ended() => Ok(Err(reason)),
         };
         let late = match is_read.load(Ordering::Relaxed) {
@@ -411,7 +358,8 @@ impl Store for EtcdStore {
                 let mut member = self.members.current().await?;
                 member.cluster.member_list().await
             };
-            let listed = tokio::time::timeout(self.members.options().request_timeout, listed).await;
+            let options = self.members.options();
+            let listed = options.timeout(options.request_timeout, listed).await;
             let listed = listed.map_err(|_| "etcd does not answer".to_owned())?;
             let listed = listed.map_err(|error| error.to_string())?;
             let describe = |member: &etcd_client::Member| insula_store::Member {
@@ -435,7 +383,8 @@ impl Store for EtcdStore {
         Box::pin(async move {
             self.health()?;
             self.current(PROBE_TIMEOUT, PROBE_ATTEMPT_TIMEOUT).await?;
-            let follows = tokio::time::timeout(PROBE_ATTEMPT_TIMEOUT, self.origin.status.follows());
+            let options = self.members.options();
+            let follows = options.timeout(PROBE_ATTEMPT_TIMEOUT, self.origin.status.follows());
             follows.await.map_err(|_| "the watch of etcd is broken".to_owned())
         })
     }
@@ -456,7 +405,7 @@ impl Store for EtcdStore {
             };
             if self.origin.status.end_reason().is_none() {
                 // Servers that start later delete a session that stays.
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, end).await;
+                let _ = self.members.options().timeout(CLOSE_TIMEOUT, end).await;
             }
             self.origin.status.close();
         })

@@ -51,7 +51,7 @@ pub(crate) async fn load_first(members: &Members, keys: &Keys) -> Result<(Loaded
     match &loaded {
         Ok(loaded) => {
             let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);
-            let reason = match tokio::time::timeout(options.attempt_timeout, cleaned).await {
+            let reason = match options.timeout(options.attempt_timeout, cleaned).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.to_string()),
                 Err(_) => Some(members.silent(member.generation, options.attempt_timeout)),

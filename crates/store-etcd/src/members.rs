@@ -94,12 +94,12 @@ impl Members {
         *connected = None;
         let endpoint = self.endpoint(generation);
         let credentials = (self.options.credentials)().map_err(Error::Internal)?;
+        let options = Some(connect_options(&self.options, credentials));
         // Boxed: connecting is rare, and its future is larger than that of a whole request.
-        let connecting = Box::pin(Client::connect(
-            [&endpoint],
-            Some(connect_options(&self.options, credentials)),
-        ));
-        let client = connecting.await?;
+        let client = match &self.options.connect {
+            Some(connect) => Box::pin(Client::from_channel(connect(&endpoint), options)).await?,
+            None => Box::pin(Client::connect([&endpoint], options)).await?,
+        };
         self.check_version(&endpoint, &client).await?;
         let member = Member {
             generation,
@@ -116,7 +116,7 @@ impl Members {
     /// Connects to the first member. Returns the reason if its version is refused; whether it can
     /// be used otherwise is found by what follows.
     pub(crate) async fn refused_version(&self) -> Option<String> {
-        let _ = tokio::time::timeout(self.options.attempt_timeout, self.current()).await;
+        let _ = self.options.timeout(self.options.attempt_timeout, self.current()).await;
         self.refused.lock().clone()
     }
 
@@ -186,7 +186,7 @@ impl Members {
         pauses.failures += 1;
         if pauses.failures >= self.endpoints.len() {
             pauses.failures = 0;
-            tokio::time::sleep(pauses.next).await;
+            (self.options.sleep)(pauses.next).await;
             pauses.next = (pauses.next * 2).min(PAUSE_MAX);
         }
     }
@@ -208,7 +208,7 @@ impl Members {
             loop {
                 let generation = self.generation();
                 let once = async { request(self.current().await?.kv).await };
-                let reason = match tokio::time::timeout(attempt, once).await {
+                let reason = match self.options.timeout(attempt, once).await {
                     Ok(Ok(answer)) => return Ok(answer),
                     Ok(Err(error)) if meaning(&error) == Meaning::Refused => return Err(error.to_string()),
                     Ok(Err(error)) => error.to_string(),
@@ -219,7 +219,7 @@ impl Members {
                 self.pause(&mut pauses).await;
             }
         };
-        match tokio::time::timeout(limit, attempts).await {
+        match self.options.timeout(limit, attempts).await {
             Ok(outcome) => outcome,
             Err(_) => Err(last.into_inner()),
         }

@@ -42,6 +42,7 @@ impl Mirror {
     pub(crate) async fn run(self) -> Result<(), String> {
         let status = self.origin.status.clone();
         tokio::select! {
+            biased;
             never = self.follow() => match never {},
             // Boxed: they are large, and mostly asleep.
             never = Box::pin(self.audit()) => match never {},
@@ -94,12 +95,14 @@ impl Mirror {
     /// Opens a watch at the member of `generation` and follows it until it breaks or another member
     /// is current.
     async fn follow_until_error(&self, generation: usize) -> Result<Infallible, MirrorError> {
-        let limit = self.members.options().attempt_timeout;
+        let options = self.members.options();
+        let limit = options.attempt_timeout;
         let silent = || MirrorError::Ended(self.members.silent(generation, limit));
-        let (member, mut stream) = tokio::time::timeout(limit, self.open()).await.map_err(|_| silent())??;
+        let (member, mut stream) = options.timeout(limit, self.open()).await.map_err(|_| silent())??;
         self.origin.status.following(&member.endpoint);
         loop {
             tokio::select! {
+                biased;
                 message = stream.message() => self.take(&next(message)?)?,
                 () = self.members.moved(member.generation) => {
                     return Err(MirrorError::Ended(format!("{} has failed other requests", member.endpoint)));
@@ -239,10 +242,11 @@ impl Mirror {
     async fn reload(&self) -> Result<(), MirrorError> {
         let known = self.origin.known();
         let mut member = self.members.current().await?;
-        let limit = self.members.options().attempt_timeout;
+        let options = self.members.options();
+        let limit = options.attempt_timeout;
         // A silent member is detected before the load, which has no time limit as a whole.
         let alive = self.sessions.verify(&mut member.kv, &self.origin);
-        match tokio::time::timeout(limit, alive).await {
+        match options.timeout(limit, alive).await {
             Ok(Ok(Verdict::Other(reason))) => return Err(MirrorError::Other(reason)),
             Ok(verdict) => drop(verdict?),
             Err(_) => return Err(MirrorError::Ended(self.members.silent(member.generation, limit))),
@@ -262,7 +266,8 @@ impl Mirror {
             Ok(())
         };
         let loaded = tokio::select! {
-            loaded = load(&member.kv, (&self.keys, &self.members.options().executor), merge) => loaded?,
+            biased;
+            loaded = load(&member.kv, (&self.keys, &options.executor), merge) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
         };
         self.sessions

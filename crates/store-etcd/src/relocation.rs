@@ -26,9 +26,10 @@ const BREATH: Duration = Duration::from_millis(5);
 impl Mirror {
     /// Moves what there is to move, from time to time, until it is dropped.
     pub(crate) async fn relocate(&self) -> Infallible {
+        let sleep = &self.members.options().sleep;
         loop {
             if self.keys.slots_began().is_none() {
-                tokio::time::sleep(PAUSE).await;
+                sleep(PAUSE).await;
                 continue;
             }
             match self.relocate_all().await {
@@ -37,12 +38,12 @@ impl Mirror {
                 // A full etcd, or one that does not answer, which those tell who need it.
                 Err(error) => {
                     tracing::debug!(%error, "objects were not moved to their slots in etcd");
-                    tokio::time::sleep(PAUSE).await;
+                    sleep(PAUSE).await;
                     continue;
                 }
             }
             // A server of an earlier program may have written late.
-            tokio::time::sleep(self.members.options().audit_interval).await;
+            sleep(self.members.options().audit_interval).await;
         }
     }
 
@@ -86,7 +87,7 @@ impl Mirror {
                 Some(last) => from = next_key(last.key()),
                 None => return Ok((moved, failed)),
             }
-            tokio::time::sleep(BREATH).await;
+            (self.members.options().sleep)(BREATH).await;
         }
     }
 }

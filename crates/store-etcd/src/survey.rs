@@ -50,12 +50,12 @@ pub async fn survey(endpoint: &str, prefix: &str, options: &Options) -> Result<M
         let status = client.maintenance_client().status().await?;
         Ok::<_, Error>((client.kv_client(), status))
     };
-    let (kv, status) = match tokio::time::timeout(options.attempt_timeout, Box::pin(asked)).await {
+    let (kv, status) = match options.timeout(options.attempt_timeout, Box::pin(asked)).await {
         Ok(answered) => answered.map_err(|error| described(&error))?,
         Err(_) => return Err(late("no answer")),
     };
     let key = Keys::new(prefix).tick();
-    let unreadable = match tokio::time::timeout(options.attempt_timeout, read_header(kv, key)).await {
+    let unreadable = match options.timeout(options.attempt_timeout, read_header(kv, key)).await {
         Ok(read) => read.err().map(|error| described(&error)),
         Err(_) => Some(late("no answer of a majority")),
     };
