@@ -17,10 +17,13 @@ use crate::{
     sessions::{Anchor, Expected, Seen},
 };
 use etcd_client::{Compare, CompareOp, Error, GetOptions, TxnOp, TxnOpResponse, TxnResponse};
-use insula_api::Revision;
+use insula_api::{ObjectKey, Revision};
 use insula_store::{CommitError, Guard, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+};
 
 /// Knowledge about a commit, from which the error follows when its time is up.
 struct Knowledge {
@@ -58,6 +61,7 @@ enum Step {
 /// Keys in etcd of what a transaction names.
 #[derive(PartialEq, Eq)]
 struct Locations {
+    /// Those of the guards, and then of those that the store adds.
     guards: Vec<Location>,
     writes: Vec<Location>,
 }
@@ -75,6 +79,8 @@ impl Locations {
 struct Attempt<'a> {
     store: &'a EtcdStore,
     txn: &'a Txn,
+    /// Guards as they are sent: see [`EtcdStore::sent_guards`].
+    guards: Vec<Cow<'a, Guard>>,
     /// Keys in etcd of what the transaction names.
     locations: Locations,
     /// The transaction writes its number. A transaction that may change nothing does not, so that
@@ -103,10 +109,34 @@ impl EtcdStore {
         outcome.unwrap_or_else(|| Err(knowledge.into_inner().error()))
     }
 
-    fn locations(&self, txn: &Txn) -> Locations {
+    /// Returns the guards, and behind them those on what is put without one. The value of a put
+    /// tells when its object was created, as far as this process knows, and another object may have
+    /// taken its place. So what is put is guarded by its revision.
+    fn sent_guards<'a>(&self, txn: &'a Txn) -> Vec<Cow<'a, Guard>> {
+        let guards = txn.guards.iter().map(Cow::Borrowed);
+        if self.keys.slots_began().is_none() {
+            return guards.collect();
+        }
+        let written = |key: &ObjectKey| Some(self.origin.mvcc.current(&key.encode())?.0);
+        let put: HashSet<&ObjectKey> = txn.puts().collect();
+        let guards = guards.map(|guard| match &*guard {
+            // One that is not known here is of no revision, and is read before it is sent again.
+            Guard::Exists(key) if put.contains(key) => {
+                Cow::Owned(Guard::At(key.clone(), written(key).unwrap_or(Revision(u64::MAX))))
+            }
+            _ => guard,
+        });
+        let added = txn.unguarded_puts().map(|key| match written(key) {
+            Some(written) => Cow::Owned(Guard::At(key.clone(), written)),
+            None => Cow::Owned(Guard::Absent(key.clone())),
+        });
+        guards.chain(added).collect()
+    }
+
+    fn locations(&self, txn: &Txn, guards: &[Cow<'_, Guard>]) -> Locations {
         let find = |key| Location::find(&self.keys, &self.origin.mvcc, key);
         Locations {
-            guards: txn.guards.iter().map(|guard| find(guard.key())).collect(),
+            guards: guards.iter().map(|guard| find(guard.key())).collect(),
             writes: txn.writes.iter().map(|write| find(write.key())).collect(),
         }
     }
@@ -132,10 +162,12 @@ impl EtcdStore {
             let limit = options.attempt_timeout;
             let step = match options.timeout(limit, self.members.current()).await {
                 Ok(Ok(member)) => {
+                    let guards = self.sent_guards(txn);
                     let mut attempt = Attempt {
                         store: self,
                         txn,
-                        locations: self.locations(txn),
+                        locations: self.locations(txn, &guards),
+                        guards,
                         marked: with_number,
                         anchor,
                         member,
@@ -186,11 +218,11 @@ impl Attempt<'_> {
     /// operations with the rest: it has to be moved first.
     fn request(&self, mark: Option<TxnOp>) -> Option<etcd_client::Txn> {
         let (mut compares, mut looks) = (Vec::new(), Vec::new());
-        for (guard, location) in self.txn.guards.iter().zip(&self.locations.guards) {
+        for (guard, location) in self.guards.iter().zip(&self.locations.guards) {
             let key = self.key_of(guard, location);
             looks.push(TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only())));
             compares.push(compare(key, guard));
-            if let (Guard::Absent(_), Some(next)) = (guard, &location.next) {
+            if let (Guard::Absent(_), Some(next)) = (&**guard, &location.next) {
                 compares.push(compare(next.clone(), guard));
             }
         }
@@ -228,7 +260,9 @@ impl Attempt<'_> {
         let mut kv = self.member.kv.clone();
         let Some(request) = self.request(mark) else {
             let earlier: Vec<&[u8]> = self.locations.earlier().into_iter().collect();
-            let moved = options.timeout(limit, relocate_keys(&mut kv, &self.store.keys, &earlier)).await;
+            let moved = options
+                .timeout(limit, relocate_keys(&mut kv, &self.store.keys, &earlier))
+                .await;
             return match moved {
                 Ok(Ok(())) => self.again().await,
                 Ok(Err(error)) => self.not_sent(&error.to_string()),
@@ -341,8 +375,8 @@ impl Attempt<'_> {
     /// Finds the guard that failed in the keys that etcd returned with the transaction. If all
     /// guards hold, the session has ended.
     async fn refused(&mut self, responses: &[TxnOpResponse], revision: Revision) -> Step {
-        let guards = self.txn.guards.iter().zip(&self.locations.guards);
-        for ((guard, location), response) in guards.zip(responses) {
+        let guards = self.guards.iter().zip(&self.locations.guards);
+        for (index, ((guard, location), response)) in guards.zip(responses).enumerate() {
             let TxnOpResponse::Get(got) = response else { continue };
             let mut found = got.kvs().first().map(|kv| Revision(kv.mod_revision().unsigned_abs()));
             if found.is_none() && self.may_have_moved(&self.key_of(guard, location)) {
@@ -352,12 +386,16 @@ impl Attempt<'_> {
                 let known = self.store.origin.mvcc.current(&guard.key().encode());
                 found = known.map(|(written, _)| written);
             }
-            if !guard.holds(found) {
+            if self.txn.guards.get(index).is_some_and(|own| !own.holds(found)) {
                 let key = guard.key().clone();
                 return Step::Done(Err(CommitError::Conflict { key, found }));
             }
+            if !guard.holds(found) {
+                self.knowledge.lock().sent = false;
+                return self.again().await;
+            }
         }
-        if self.store.locations(self.txn) != self.locations {
+        if self.store.locations(self.txn, &self.guards) != self.locations {
             // Others have moved what it writes.
             self.knowledge.lock().sent = false;
             return Step::Retry;

@@ -77,7 +77,7 @@ pub enum CommitError {
 /// Limit of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxnLimit {
-    /// More than [`TXN_OPS_MAX`] guards.
+    /// More than [`TXN_OPS_MAX`] guards, with one for each of [`Txn::unguarded_puts`].
     Guards,
     /// More than [`TXN_OPS_MAX`] writes.
     Writes,
@@ -175,9 +175,10 @@ impl Txn {
     /// [`CommitError::TooLarge`] with the first limit that the transaction exceeds.
     pub fn check_size(&self) -> Result<(), CommitError> {
         let bytes = self.bytes();
+        let guards = self.guards.len() + self.unguarded_puts().count();
         for (limit, got, max) in [
-            (TxnLimit::Guards, self.guards.len(), TXN_OPS_MAX),
             (TxnLimit::Writes, self.writes.len(), TXN_OPS_MAX),
+            (TxnLimit::Guards, guards, TXN_OPS_MAX),
             (TxnLimit::Bytes, bytes, TXN_BYTES_MAX),
         ] {
             if got > max {
@@ -185,6 +186,21 @@ impl Txn {
             }
         }
         Ok(())
+    }
+
+    /// Returns the keys of objects that are put without a guard. An engine that has to know what it
+    /// replaces takes a guard of its own for each.
+    pub fn unguarded_puts(&self) -> impl Iterator<Item = &ObjectKey> {
+        let guarded: HashSet<&ObjectKey> = self.guards.iter().map(Guard::key).collect();
+        self.puts().filter(move |key| !guarded.contains(key))
+    }
+
+    /// Returns the keys of objects that are put.
+    pub fn puts(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.writes.iter().filter_map(|write| match write {
+            Write::Put(key, _) => Some(key),
+            Write::Delete(_) => None,
+        })
     }
 
     /// Returns the size of the keys and objects in bytes.
