@@ -5,13 +5,17 @@
 //! answer comes or is lost, a copy of the store is fed, a server crashes, time passes. The same
 //! seed gives the same run. After each commit and answer, and when all is at rest, [`history`] and
 //! `rest` check what must hold.
+//!
+//! [`etcd`] does the same one level below: the store on etcd, on a modelled etcd.
 #![warn(missing_docs)]
 
 pub mod center;
 pub mod client;
 pub mod dice;
+pub mod etcd;
 pub mod faults;
 pub mod history;
+pub mod level;
 pub mod mirror;
 pub mod plant;
 mod presence;
@@ -23,6 +27,7 @@ pub mod time;
 pub mod world;
 pub mod yaml;
 
+pub use level::Level;
 pub use plant::Plant;
 pub use report::{Report, Settings};
 pub use shrink::shrink;

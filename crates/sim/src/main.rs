@@ -6,13 +6,16 @@
 )]
 
 use clap::Parser;
-use insula_sim::{Plant, Report, Settings, faults::FAULTS, run, shrink};
+use insula_sim::{Level, Plant, Report, Settings, shrink};
 use std::{
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
+
+/// Size of a thread's stack: a request and its answer are polled in one another.
+const STACK_BYTES: usize = 32 << 20;
 
 /// Runs simulated worlds, each of a seed.
 #[derive(Parser)]
@@ -45,8 +48,11 @@ struct Arguments {
     #[arg(long)]
     trace: bool,
     /// Leaves a fault out; may be repeated.
-    #[arg(long, value_parser = insula_sim::faults::FAULTS)]
+    #[arg(long)]
     without: Vec<String>,
+    /// Runs stores on a modelled etcd, and no more of their servers.
+    #[arg(long)]
+    etcd: bool,
     /// Looks for a smaller run of a seed that fails.
     #[arg(long)]
     shrink: bool,
@@ -55,10 +61,24 @@ struct Arguments {
     check_determinism: bool,
 }
 
+impl Arguments {
+    fn level(&self) -> Level {
+        match self.etcd {
+            true => Level::Etcd,
+            false => Level::Servers,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let faults = arguments.level().faults();
+    if let Some(unknown) = arguments.without.iter().find(|name| !faults.contains(&name.as_str())) {
+        eprintln!("--without {unknown}: one of {}", faults.join(", "));
+        return ExitCode::FAILURE;
+    }
     let found = match arguments.plant.as_deref() {
-        Some("all") => plants(&arguments),
+        Some("all") => plants_in(&arguments, arguments.level().plants()),
         Some(name) => match name.parse() {
             Ok(plant) => plants_in(&arguments, vec![plant]),
             Err(why) => {
@@ -69,10 +89,6 @@ fn main() -> ExitCode {
         None => seeds(&arguments, None).is_none(),
     };
     if found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn plants(arguments: &Arguments) -> bool {
-    plants_in(arguments, Plant::all())
 }
 
 /// Runs worlds with each fault. Returns true if all were noticed.
@@ -106,7 +122,7 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
     let outcomes: [AtomicU64; 4] = Default::default();
     thread::scope(|scope| {
         for _ in 0..arguments.threads {
-            scope.spawn(|| {
+            let work = || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let is_over = time.is_some_and(|time| begun.elapsed() > time);
@@ -121,7 +137,7 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
                         plant: plant.clone(),
                         whole_trace: arguments.trace,
                     };
-                    let report = once(&settings, arguments.check_determinism);
+                    let report = once(arguments.level(), &settings, arguments.check_determinism);
                     add(&steps, report.steps);
                     add(&commits, report.commits);
                     outcomes
@@ -136,10 +152,12 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
                         tell(&settings, &report);
                     }
                     if report.failure.is_some() && arguments.shrink {
-                        tell_smallest(&settings);
+                        tell_smallest(arguments.level(), &settings);
                     }
                 }
-            });
+            };
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            thread.spawn_scoped(scope, work).expect("a thread starts");
         }
     });
     let (steps, seeds, commits) = (steps.into_inner(), seeds.into_inner(), commits.into_inner());
@@ -156,12 +174,13 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
 
 fn without(arguments: &Arguments) -> Vec<&'static str> {
     let named = |name: &&&str| arguments.without.iter().any(|without| without == **name);
-    FAULTS.iter().filter(named).copied().collect()
+    arguments.level().faults().iter().filter(named).copied().collect()
 }
 
 /// Prints the command of the smallest run of the seed that fails, and its steps.
-fn tell_smallest(settings: &Settings) {
-    let smallest = shrink(settings, run);
+fn tell_smallest(level: Level, settings: &Settings) {
+    let run = |settings: &Settings| level.run(settings);
+    let smallest = shrink(settings, level.faults(), run);
     tell(&smallest, &run(&smallest));
     let Settings {
         seed, steps, servers, ..
@@ -171,16 +190,17 @@ fn tell_smallest(settings: &Settings) {
         .iter()
         .map(|name| format!(" --without {name}"))
         .collect();
-    println!("insula-sim --seed {seed} --steps {steps} --servers {servers}{without}");
+    let level = if level == Level::Etcd { " --etcd" } else { "" };
+    println!("insula-sim{level} --seed {seed} --steps {steps} --servers {servers}{without}");
 }
 
 fn add(sum: &AtomicU64, count: usize) {
     sum.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
 }
 
-fn once(settings: &Settings, twice: bool) -> Report {
-    let mut report = run(settings);
-    if twice && run(settings).hash != report.hash && report.failure.is_none() {
+fn once(level: Level, settings: &Settings, twice: bool) -> Report {
+    let mut report = level.run(settings);
+    if twice && level.run(settings).hash != report.hash && report.failure.is_none() {
         report.failure = Some("two runs of the seed differ".to_owned());
     }
     report

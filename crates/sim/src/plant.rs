@@ -30,6 +30,16 @@ pub enum Plant {
     ReadsStale,
     /// An answer that is lost is told as a refusal.
     LostIsRefused,
+    /// Of etcd: a watch misses events, at times.
+    LosesEvents,
+    /// Of etcd: a watch tells a revision in two messages.
+    SplitsRevisions,
+    /// Of etcd: a member answers from its own copy, which may lag.
+    AnswersStale,
+    /// Of etcd: a transaction happens although a comparison fails, at times.
+    IgnoresComparisons,
+    /// Of etcd: a transaction is acknowledged and does not happen, at times.
+    Forgets,
 }
 
 /// Kinds of objects whose guards can be left out, with their resources.
@@ -46,7 +56,7 @@ fn guarded() -> Vec<(&'static str, ResourceId)> {
 }
 
 impl Plant {
-    /// Returns all of them.
+    /// Returns all of a store and its copies.
     pub fn all() -> Vec<Plant> {
         let guards = guarded().into_iter().map(|(name, _)| name);
         let guards = guards.chain(["route", "quota", "object"]).map(Plant::NoGuard);
@@ -63,6 +73,17 @@ impl Plant {
             Plant::LostIsRefused,
         ];
         guards.chain(others).collect()
+    }
+
+    /// Returns those of etcd.
+    pub fn of_etcd() -> Vec<Plant> {
+        vec![
+            Plant::LosesEvents,
+            Plant::SplitsRevisions,
+            Plant::AnswersStale,
+            Plant::IgnoresComparisons,
+            Plant::Forgets,
+        ]
     }
 
     /// Returns a transaction as the faulty store executes it.
@@ -113,6 +134,11 @@ impl fmt::Display for Plant {
             Plant::ReloadsLess => f.write_str("reloads-less"),
             Plant::ReadsStale => f.write_str("reads-stale"),
             Plant::LostIsRefused => f.write_str("lost-is-refused"),
+            Plant::LosesEvents => f.write_str("loses-events"),
+            Plant::SplitsRevisions => f.write_str("splits-revisions"),
+            Plant::AnswersStale => f.write_str("answers-stale"),
+            Plant::IgnoresComparisons => f.write_str("ignores-comparisons"),
+            Plant::Forgets => f.write_str("forgets"),
         }
     }
 }
@@ -121,7 +147,7 @@ impl FromStr for Plant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Plant, String> {
-        let all = Plant::all();
+        let all = [Plant::all(), Plant::of_etcd()].concat();
         let names: Vec<String> = all.iter().map(Plant::to_string).collect();
         let found = all.into_iter().find(|plant| plant.to_string() == text);
         found.ok_or_else(|| format!("one of {}", names.join(", ")))

@@ -1,16 +1,16 @@
 //! Smaller runs that fail as well.
 
-use crate::{Report, Settings, faults::FAULTS};
+use crate::{Report, Settings};
 
 /// Most runs that are tried.
 const RUNS_MAX: usize = 80;
 
-/// Returns a smaller run of the seed that fails, in whatever way: without some of its faults, with
-/// fewer servers or steps. None of these can be left out of it on its own.
-pub fn shrink(failing: &Settings, run: impl Fn(&Settings) -> Report) -> Settings {
+/// Returns a smaller run of the seed that fails, in whatever way: without some of the `faults` of
+/// its world, with fewer servers or steps. None of these can be left out of it on its own.
+pub fn shrink(failing: &Settings, faults: &[&'static str], run: impl Fn(&Settings) -> Report) -> Settings {
     let mut smallest = failing.clone();
     let mut runs = 0;
-    while let Some(smaller) = candidates(&smallest).into_iter().find(|candidate| {
+    while let Some(smaller) = candidates(&smallest, faults).into_iter().find(|candidate| {
         runs += 1;
         runs <= RUNS_MAX && run(candidate).failure.is_some()
     }) {
@@ -20,8 +20,8 @@ pub fn shrink(failing: &Settings, run: impl Fn(&Settings) -> Report) -> Settings
 }
 
 /// Returns runs that are a little smaller, the smallest first.
-fn candidates(settings: &Settings) -> Vec<Settings> {
-    let faults = FAULTS.iter().filter(|name| !settings.without.contains(name));
+fn candidates(settings: &Settings, faults: &[&'static str]) -> Vec<Settings> {
+    let faults = faults.iter().filter(|name| !settings.without.contains(name));
     let without = faults.map(|name| {
         let mut smaller = settings.clone();
         smaller.without.push(name);
@@ -43,6 +43,7 @@ fn candidates(settings: &Settings) -> Vec<Settings> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults::FAULTS;
 
     #[test]
     fn what_a_failure_needs_is_left() {
@@ -63,7 +64,7 @@ mod tests {
             plant: None,
             whole_trace: false,
         };
-        let smallest = shrink(&failing, needs);
+        let smallest = shrink(&failing, &FAULTS, needs);
         assert!(
             (100..=111).contains(&smallest.steps) && smallest.servers == 2,
             "{smallest:?}"

@@ -10,7 +10,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// The first moment of each world.
@@ -19,6 +20,39 @@ const MICROS: i64 = 1_000_000;
 
 /// Sleepers by the moment at which they wake, and their order.
 type Sleepers = BTreeMap<(i64, u64), (Arc<AtomicBool>, Waker)>;
+
+/// A future that waits.
+struct Sleeper {
+    time: Arc<Time>,
+    at: i64,
+    /// Number among those that wait, once it does.
+    place: Option<u64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Sleeper {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        let mut sleepers = self.time.sleepers.lock();
+        let place = *self.place.get_or_insert_with(|| {
+            sleepers.0 += 1;
+            sleepers.0
+        });
+        let sleeper = (self.is_over.clone(), context.waker().clone());
+        sleepers.1.insert((self.at, place), sleeper);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.time.sleepers.lock().1.remove(&(self.at, place));
+        }
+    }
+}
 
 /// The clock of all servers, and who waits for it.
 pub struct Time {
@@ -47,24 +81,20 @@ impl Time {
     }
 
     fn slept(self: Arc<Self>, seconds: u64) -> BoxFuture<'static, ()> {
-        let pause = i64::try_from(seconds)
-            .unwrap_or(i64::MAX / MICROS)
-            .saturating_mul(MICROS);
+        self.pause(Duration::from_secs(seconds))
+    }
+
+    /// Returns a future that is ready after a time.
+    pub fn pause(self: &Arc<Self>, time: Duration) -> BoxFuture<'static, ()> {
+        let pause = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         let at = self.micros.load(Ordering::Relaxed).saturating_add(pause);
-        let is_over = Arc::new(AtomicBool::new(false));
-        let mut place = None;
-        Box::pin(std::future::poll_fn(move |context| {
-            if is_over.load(Ordering::Relaxed) {
-                return Poll::Ready(());
-            }
-            let mut sleepers = self.sleepers.lock();
-            let key = *place.get_or_insert_with(|| {
-                sleepers.0 += 1;
-                (at, sleepers.0)
-            });
-            sleepers.1.insert(key, (is_over.clone(), context.waker().clone()));
-            Poll::Pending
-        }))
+        let mut sleeper = Sleeper {
+            time: self.clone(),
+            at,
+            place: None,
+            is_over: Arc::default(),
+        };
+        Box::pin(std::future::poll_fn(move |context| sleeper.poll(context)))
     }
 
     /// Lets time pass until the next sleepers wake, at most so many seconds. Returns the seconds.

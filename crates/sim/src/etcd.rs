@@ -1,0 +1,23 @@
+//! The store on etcd, on a modelled etcd: several stores as in production, under losses that a real
+//! etcd shows once in a year.
+//!
+//! Everything is one thread, and its clock moves when nobody has anything to do, so that a seed
+//! gives one run. Requests pass the code of etcd's client and its messages, and no network.
+//! `insula-sim --etcd` runs it.
+
+pub(crate) mod faults;
+mod history;
+mod model;
+mod runtime;
+mod service;
+mod wire;
+mod world;
+
+pub use faults::FAULTS;
+
+use crate::{Report, Settings};
+
+/// Runs a world. Its steps are operations of clients.
+pub fn run(settings: &Settings) -> Report {
+    world::run(settings)
+}
