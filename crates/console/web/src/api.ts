@@ -116,6 +116,21 @@ export async function call<T>(method: string, message: object, signal?: AbortSig
   return (await response.json()) as T;
 }
 
+/** Items of one page of a list. */
+const PAGE = 500;
+
+/** Returns what all pages of a list have. */
+export async function pages<P, T>(method: string, message: object, items: (page: P) => T[], signal: AbortSignal): Promise<T[]> {
+  const found: T[] = [];
+  let pageToken = "";
+  do {
+    const page = await call<P & { nextPageToken: string }>(method, { ...message, pageSize: PAGE, pageToken }, signal);
+    found.push(...items(page));
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return found;
+}
+
 /** Reads the lines of an answer, each of which is JSON. */
 async function readLines<T>(response: Response, receive: (line: T) => void): Promise<void> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
