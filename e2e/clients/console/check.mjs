@@ -241,6 +241,7 @@ async function tenantSees() {
     "/objects/root:org-02:team-001/configmaps.v1",
     "/stuck/root:org-02",
     "/apis/root:org-02",
+    "/migrations/root:org-02",
     "/usage/root:org-02",
     "/diff/root:provider/widgets",
     "/servers",
@@ -276,6 +277,7 @@ await pages.objects(page, tools);
 await pages.secrets(page, tools);
 await pages.stuck(page, tools);
 await pages.usage(page, tools);
+await pages.migrations(page, tools);
 await pages.servers(page, tools);
 await pages.difference(page, tools);
 const guest = await visitor();

@@ -7,6 +7,7 @@ import type { User } from "./api";
 import { Apis } from "./apis";
 import { Diff } from "./diff";
 import { Exports } from "./exports";
+import { Migrations } from "./migrations";
 import { Objects } from "./objects";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
@@ -132,6 +133,7 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
         {place.page === "stuck" && <Stuck key={place.workspace} place={place} home={home} />}
         {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
         {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
+        {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
         {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
         {place.page === "servers" && <Servers />}
         {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
