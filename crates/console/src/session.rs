@@ -28,43 +28,42 @@ const EXPIRY_BYTES: usize = 8;
 /// Binds the key to its purpose.
 const PURPOSE: &[u8] = b"insula console session 1";
 
-/// A cookie of the console, with a text that is sealed for it alone.
+/// Attributes of the cookies: no script reads them, and no other site sends them.
+const ATTRIBUTES: &str = "Path=/; HttpOnly; Secure; SameSite=Strict";
+
+/// A cookie of the console, with a text that is sealed for it alone. Its name begins with
+/// `__Host-`: browsers take such a cookie from this host and a secure connection only, and for all
+/// its paths. A server of a neighbouring name could set another one, and have a viewer work in its
+/// session.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// Name. Browsers take the prefix `__Secure-` from secure origins only, and `__Host-` from this
-    /// host only, where a server of a neighbouring name could set the other.
     name: &'static str,
-    /// Attributes: no script reads it, no other site sends it.
-    attributes: &'static str,
     /// Binds what is sealed to the cookie.
     purpose: &'static [u8],
 }
 
 /// The token of a viewer.
 pub(crate) const SESSION: Kind = Kind {
-    name: "__Secure-insula-console",
-    attributes: "Path=/console; HttpOnly; Secure; SameSite=Strict",
+    name: "__Host-insula-console",
     purpose: PURPOSE,
 };
 
 /// A sign-in at the provider that is under way.
 pub(crate) const LOGIN: Kind = Kind {
     name: "__Host-insula-console-login",
-    attributes: "Path=/; HttpOnly; Secure; SameSite=Strict",
     purpose: b"insula console login 1",
 };
 
-/// The means to get another token from the provider. It is sent to sessions alone.
+/// The means to get another token from the provider.
 pub(crate) const RENEWAL: Kind = Kind {
-    name: "__Secure-insula-console-renewal",
-    attributes: "Path=/console/session; HttpOnly; Secure; SameSite=Strict",
+    name: "__Host-insula-console-renewal",
     purpose: b"insula console renewal 1",
 };
 
 impl Kind {
     /// Returns the value of `Set-Cookie` that removes the cookie.
     pub(crate) fn end(&self) -> String {
-        format!("{}=; Max-Age=0; {}", self.name, self.attributes)
+        format!("{}=; Max-Age=0; {ATTRIBUTES}", self.name)
     }
 }
 
@@ -87,7 +86,7 @@ impl SessionKey {
     pub(crate) fn begin(&self, kind: &Kind, text: &str, now: Timestamp, expires: Timestamp) -> String {
         let sealed = self.seal(kind, text, expires);
         let seconds = expires.0.saturating_sub(now.0).max(0);
-        format!("{}={sealed}; Max-Age={seconds}; {}", kind.name, kind.attributes)
+        format!("{}={sealed}; Max-Age={seconds}; {ATTRIBUTES}", kind.name)
     }
 
     fn seal(&self, kind: &Kind, text: &str, expires: Timestamp) -> String {
@@ -174,7 +173,7 @@ mod tests {
     fn a_session_opens_until_it_ends() {
         let key = SessionKey::derive(b"secret");
         let cookie = key.begin(&SESSION, "token", NOW, END);
-        assert!(cookie.ends_with("; Max-Age=43200; Path=/console; HttpOnly; Secure; SameSite=Strict"));
+        assert!(cookie.ends_with("; Max-Age=43200; Path=/; HttpOnly; Secure; SameSite=Strict"));
         let opened = |now| key.open(&SESSION, value(&cookie), Timestamp(now));
         assert_eq!(opened(NOW.0), Some(("token".to_owned(), END)));
         assert_eq!(opened(END.0 - 1), Some(("token".to_owned(), END)));
@@ -240,18 +239,15 @@ mod tests {
         for (given, want) in [
             (&[][..], Cookie::Absent),
             (&["a=b; c=d"], Cookie::Absent),
-            (&["a=b; __Secure-insula-console=v; c=d"], Cookie::Value("v")),
-            (&["__Secure-insula-console=v="], Cookie::Value("v=")),
-            (&["__Secure-insula-console"], Cookie::Value("")),
+            (&["a=b; __Host-insula-console=v; c=d"], Cookie::Value("v")),
+            (&["__Host-insula-console=v="], Cookie::Value("v=")),
+            (&["__Host-insula-console"], Cookie::Value("")),
+            (&["__Host-insula-console=v; __Host-insula-console=w"], Cookie::Ambiguous),
             (
-                &["__Secure-insula-console=v; __Secure-insula-console=w"],
+                &["__Host-insula-console=v", "__Host-insula-console=w"],
                 Cookie::Ambiguous,
             ),
-            (
-                &["__Secure-insula-console=v", "__Secure-insula-console=w"],
-                Cookie::Ambiguous,
-            ),
-            (&["a=\u{e9}; __Secure-insula-console=v"], Cookie::Ambiguous),
+            (&["a=\u{e9}; __Host-insula-console=v"], Cookie::Ambiguous),
         ] {
             let mut headers = HeaderMap::new();
             for text in given {

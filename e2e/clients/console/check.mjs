@@ -258,10 +258,10 @@ async function tenantSees() {
 
   // No script reads the session, and the end of it is the end.
   assert.equal(await page.evaluate(() => document.cookie), "");
-  const [cookie] = (await page.context().cookies()).filter(({ name }) => name === "__Secure-insula-console");
+  const [cookie] = (await page.context().cookies()).filter(({ name }) => name === "__Host-insula-console");
   assert.deepEqual(
     [cookie.httpOnly, cookie.secure, cookie.sameSite, cookie.path],
-    [true, true, "Strict", "/console"],
+    [true, true, "Strict", "/"],
   );
   assert.doesNotMatch(cookie.value, new RegExp(tenant));
   await page.getByRole("button", { name: "Sign out" }).click();

@@ -35,7 +35,7 @@ fn sign_in(client: &Client, token: &str) -> String {
     let cookie = answer.headers["set-cookie"].to_str().unwrap();
     assert!(!cookie.contains(token), "{cookie}");
     assert!(
-        cookie.ends_with("; Path=/console; HttpOnly; Secure; SameSite=Strict"),
+        cookie.starts_with("__Host-") && cookie.ends_with("; Path=/; HttpOnly; Secure; SameSite=Strict"),
         "{cookie}"
     );
     cookie.split(';').next().unwrap().to_owned()

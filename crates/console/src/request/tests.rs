@@ -150,11 +150,11 @@ fn a_cookie_that_is_no_session_is_not_taken_for_none() {
     let session = cookie(&console(), "t");
     for (cookie, want) in [
         (session.as_str(), "/x Bearer t -"),
-        ("__Secure-insula-console=", "401"),
-        ("__Secure-insula-console=forged", "401"),
+        ("__Host-insula-console=", "401"),
+        ("__Host-insula-console=forged", "401"),
         (&session[..session.len() - 1], "401"),
         (&format!("{session}; {session}"), "401"),
-        (&format!("__Secure-insula-console={}", "A".repeat(60_000)), "401"),
+        (&format!("__Host-insula-console={}", "A".repeat(60_000)), "401"),
     ] {
         let headers = [("insula-console", "1"), ("cookie", cookie)];
         assert_eq!(routed(&mut request("GET", "/console/api/x", &headers)), want);
