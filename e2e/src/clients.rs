@@ -239,6 +239,25 @@ pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
     Ok(passed(&mut command))
 }
 
+/// Runs the browser's test of sign-in at a provider, which it starts at an address with the
+/// certificate in a folder, and with the console as a client with its secret, as [`check_console`].
+///
+/// # Errors
+/// The sentence about what is missing.
+pub fn check_login(
+    server: &Server,
+    shots: &Path,
+    (issuer, pki): (&str, &Path),
+    (client, secret): (&str, &str),
+) -> Result<String, String> {
+    let mut command = in_browser("login.mjs", server.url(), shots)?;
+    command
+        .env("CERTIFICATE", pki.join("server.crt"))
+        .env("KEY", pki.join("server.key"));
+    command.envs([("ISSUER", issuer), ("CLIENT", client), ("SECRET", secret)]);
+    Ok(passed(&mut command))
+}
+
 /// Runs the browser's test of the documents that are served at a URL, as [`check_console`].
 ///
 /// # Errors
@@ -275,6 +294,7 @@ fn in_browser(script: &str, url: &str, shots: &Path) -> Result<Command, String> 
         "browser.mjs",
         "check.mjs",
         "docs.mjs",
+        "login.mjs",
         "pages.mjs",
         "seed.mjs",
         "widgets.json",

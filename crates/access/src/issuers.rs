@@ -64,6 +64,11 @@ impl Issuers {
         *self.configured.write() = Arc::new(configured);
     }
 
+    /// Returns the operator's issuers as they are now.
+    pub fn configured(&self) -> Arc<Vec<Issuer>> {
+        Arc::clone(&self.configured.read())
+    }
+
     /// Returns the user of a token from the issuer `named`, if the server or the workspace knows
     /// that issuer.
     pub async fn user(
@@ -73,7 +78,7 @@ impl Issuers {
         at: impl FnOnce() -> Option<At>,
     ) -> Option<Result<UserInfo, Unauthenticated>> {
         let mut last = None;
-        let configured = Arc::clone(&self.configured.read());
+        let configured = self.configured();
         for issuer in configured.iter().filter(|issuer| *issuer.url == *named) {
             match self.vouched(issuer, None, token).await {
                 Ok(user) => return Some(Ok(user)),

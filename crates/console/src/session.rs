@@ -1,5 +1,5 @@
 //! Sessions: the token of a viewer in a cookie, sealed by a key that all servers of an installation
-//! derive from the same secret. No server keeps a list of sessions.
+//! derive from the same secret. No server keeps a list of sessions, nor of sign-ins under way.
 //!
 //! A session gives no right: the token in it is authenticated with every request, so that a token
 //! that is revoked or expires ends its sessions at once.
@@ -8,16 +8,16 @@ use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey},
     hkdf::{HKDF_SHA256, Salt},
 };
+use axum::body::Body;
 use data_encoding::BASE64URL_NOPAD;
-use http::{HeaderMap, header::COOKIE};
+use http::{
+    HeaderMap, HeaderValue, Response,
+    header::{CACHE_CONTROL, COOKIE, SET_COOKIE},
+};
 use insula_api::Timestamp;
 
-/// Name of the cookie. Browsers take the prefix from secure origins only.
-const COOKIE_NAME: &str = "__Secure-insula-console";
-/// Attributes of the cookie: no script reads it, no other site sends it.
-const ATTRIBUTES: &str = "Path=/console; HttpOnly; Secure; SameSite=Strict";
 /// Seconds of a session at most, a working day.
-const LIFETIME_SECONDS: i64 = 12 * 3600;
+pub(crate) const LIFETIME_SECONDS: i64 = 12 * 3600;
 /// Bytes of a token at most: browsers keep 4,096 bytes of a cookie.
 pub(crate) const TOKEN_BYTES_MAX: usize = 3_000;
 /// Characters of a cookie at most: those of the longest token.
@@ -25,10 +25,49 @@ const COOKIE_CHARS_MAX: usize = 4_096;
 
 const NONCE_BYTES: usize = 12;
 const EXPIRY_BYTES: usize = 8;
-/// Binds keys and cookies to their purpose.
+/// Binds the key to its purpose.
 const PURPOSE: &[u8] = b"insula console session 1";
 
-/// Key that seals sessions.
+/// Attributes of the cookies: no script reads them, and no other site sends them.
+const ATTRIBUTES: &str = "Path=/; HttpOnly; Secure; SameSite=Strict";
+
+/// A cookie of the console, with a text that is sealed for it alone. Its name begins with
+/// `__Host-`: browsers take such a cookie from this host and a secure connection only, and for all
+/// its paths. A server of a neighbouring name could set another one, and have a viewer work in its
+/// session.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    name: &'static str,
+    /// Binds what is sealed to the cookie.
+    purpose: &'static [u8],
+}
+
+/// The token of a viewer.
+pub(crate) const SESSION: Kind = Kind {
+    name: "__Host-insula-console",
+    purpose: PURPOSE,
+};
+
+/// A sign-in at the provider that is under way.
+pub(crate) const LOGIN: Kind = Kind {
+    name: "__Host-insula-console-login",
+    purpose: b"insula console login 1",
+};
+
+/// The means to get another token from the provider.
+pub(crate) const RENEWAL: Kind = Kind {
+    name: "__Host-insula-console-renewal",
+    purpose: b"insula console renewal 1",
+};
+
+impl Kind {
+    /// Returns the value of `Set-Cookie` that removes the cookie.
+    pub(crate) fn end(&self) -> String {
+        format!("{}=; Max-Age=0; {ATTRIBUTES}", self.name)
+    }
+}
+
+/// Key that seals cookies.
 pub(crate) struct SessionKey(RandomizedNonceKey);
 
 impl SessionKey {
@@ -43,21 +82,22 @@ impl SessionKey {
         SessionKey(RandomizedNonceKey::new(&AES_256_GCM, &key).expect("the key has 256 bits"))
     }
 
-    /// Returns the value of `Set-Cookie` that begins a session.
-    pub(crate) fn begin(&self, token: &str, now: Timestamp) -> String {
-        let sealed = self.seal(token, Timestamp(now.0 + LIFETIME_SECONDS));
-        format!("{COOKIE_NAME}={sealed}; Max-Age={LIFETIME_SECONDS}; {ATTRIBUTES}")
+    /// Returns the value of `Set-Cookie` that begins a cookie, which ends at `expires`.
+    pub(crate) fn begin(&self, kind: &Kind, text: &str, now: Timestamp, expires: Timestamp) -> String {
+        let sealed = self.seal(kind, text, expires);
+        let seconds = expires.0.saturating_sub(now.0).max(0);
+        format!("{}={sealed}; Max-Age={seconds}; {ATTRIBUTES}", kind.name)
     }
 
-    fn seal(&self, token: &str, expires: Timestamp) -> String {
-        let mut sealed = [&expires.0.to_be_bytes(), token.as_bytes()].concat();
-        let nonce = self.0.seal_in_place_append_tag(Aad::from(PURPOSE), &mut sealed);
+    fn seal(&self, kind: &Kind, text: &str, expires: Timestamp) -> String {
+        let mut sealed = [&expires.0.to_be_bytes(), text.as_bytes()].concat();
+        let nonce = self.0.seal_in_place_append_tag(Aad::from(kind.purpose), &mut sealed);
         let nonce = nonce.expect("a token is shorter than what the cipher takes");
         BASE64URL_NOPAD.encode(&[nonce.as_ref().as_slice(), &sealed].concat())
     }
 
-    /// Returns the token of a session that has not ended.
-    pub(crate) fn open(&self, value: &str, now: Timestamp) -> Option<String> {
+    /// Returns the text of a cookie that has not ended, and when it ends.
+    pub(crate) fn open(&self, kind: &Kind, value: &str, now: Timestamp) -> Option<(String, Timestamp)> {
         if value.len() > COOKIE_CHARS_MAX {
             return None;
         }
@@ -65,21 +105,25 @@ impl SessionKey {
         let (nonce, sealed) = bytes.split_at_checked(NONCE_BYTES)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut sealed = sealed.to_vec();
-        let opened = self.0.open_in_place(nonce, Aad::from(PURPOSE), &mut sealed).ok()?;
-        let (expires, token) = opened.split_first_chunk::<EXPIRY_BYTES>()?;
-        if i64::from_be_bytes(*expires) <= now.0 {
+        let opened = self.0.open_in_place(nonce, Aad::from(kind.purpose), &mut sealed).ok()?;
+        let (expires, text) = opened.split_first_chunk::<EXPIRY_BYTES>()?;
+        let expires = Timestamp(i64::from_be_bytes(*expires));
+        if expires <= now {
             return None;
         }
-        String::from_utf8(token.to_vec()).ok()
+        Some((String::from_utf8(text.to_vec()).ok()?, expires))
     }
 }
 
-/// Returns the value of `Set-Cookie` that removes the cookie.
-pub(crate) fn end() -> String {
-    format!("{COOKIE_NAME}=; Max-Age=0; {ATTRIBUTES}")
+/// Adds a cookie to an answer, which nothing keeps then.
+pub(crate) fn add_cookie(response: &mut Response<Body>, cookie: &str) {
+    let value = HeaderValue::from_str(cookie).expect("a cookie is text");
+    let headers = response.headers_mut();
+    headers.append(SET_COOKIE, value);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
-/// The cookies of a request that have the name of a session.
+/// The cookies of a request that have the name of a kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cookie<'a> {
     /// None.
@@ -91,12 +135,12 @@ pub(crate) enum Cookie<'a> {
 }
 
 impl<'a> Cookie<'a> {
-    pub(crate) fn read(headers: &'a HeaderMap) -> Self {
+    pub(crate) fn read(headers: &'a HeaderMap, kind: &Kind) -> Self {
         let mut found = Cookie::Absent;
         // A name without its value counts, too.
         let value_of = |pair: &'a str| match pair.split_once('=') {
-            Some((name, value)) => (name == COOKIE_NAME).then_some(value),
-            None => (pair == COOKIE_NAME).then_some(""),
+            Some((name, value)) => (name == kind.name).then_some(value),
+            None => (pair == kind.name).then_some(""),
         };
         for header in headers.get_all(COOKIE) {
             let Ok(text) = header.to_str() else {
@@ -115,11 +159,10 @@ impl<'a> Cookie<'a> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     const NOW: Timestamp = Timestamp(1_000_000);
+    const END: Timestamp = Timestamp(NOW.0 + LIFETIME_SECONDS);
 
     fn value(set_cookie: &str) -> &str {
         let value = set_cookie.split(';').next().expect("a pair");
@@ -129,43 +172,55 @@ mod tests {
     #[test]
     fn a_session_opens_until_it_ends() {
         let key = SessionKey::derive(b"secret");
-        let cookie = key.begin("token", NOW);
-        assert!(cookie.ends_with("; Max-Age=43200; Path=/console; HttpOnly; Secure; SameSite=Strict"));
-        let opened = |now| key.open(value(&cookie), Timestamp(now));
-        assert_eq!(opened(NOW.0).as_deref(), Some("token"));
-        assert_eq!(opened(NOW.0 + LIFETIME_SECONDS - 1).as_deref(), Some("token"));
-        assert_eq!(opened(NOW.0 + LIFETIME_SECONDS), None);
-        assert_eq!(value(&end()), "");
+        let cookie = key.begin(&SESSION, "token", NOW, END);
+        assert!(cookie.ends_with("; Max-Age=43200; Path=/; HttpOnly; Secure; SameSite=Strict"));
+        let opened = |now| key.open(&SESSION, value(&cookie), Timestamp(now));
+        assert_eq!(opened(NOW.0), Some(("token".to_owned(), END)));
+        assert_eq!(opened(END.0 - 1), Some(("token".to_owned(), END)));
+        assert_eq!(opened(END.0), None);
+        assert_eq!(value(&SESSION.end()), "");
     }
 
     #[test]
     fn servers_with_one_secret_open_each_other_s_sessions() {
-        let cookie = SessionKey::derive(b"secret").begin("token", NOW);
-        assert!(SessionKey::derive(b"secret").open(value(&cookie), NOW).is_some());
-        assert_eq!(SessionKey::derive(b"other").open(value(&cookie), NOW), None);
+        let cookie = SessionKey::derive(b"secret").begin(&SESSION, "token", NOW, END);
+        let open = |secret: &[u8]| SessionKey::derive(secret).open(&SESSION, value(&cookie), NOW);
+        assert!(open(b"secret").is_some());
+        assert_eq!(open(b"other"), None);
     }
 
     #[test]
     fn sealing_twice_gives_different_cookies() {
         let key = SessionKey::derive(b"secret");
-        assert_ne!(key.begin("token", NOW), key.begin("token", NOW));
+        let begin = || key.begin(&SESSION, "token", NOW, END);
+        assert_ne!(begin(), begin());
+    }
+
+    #[test]
+    fn a_cookie_is_none_of_another_kind() {
+        let key = SessionKey::derive(b"secret");
+        for (sealed, opened) in [(&LOGIN, &SESSION), (&RENEWAL, &SESSION), (&SESSION, &RENEWAL)] {
+            let value = key.seal(sealed, "token", END);
+            assert_eq!(key.open(opened, &value, NOW), None, "{opened:?}");
+            assert!(key.open(sealed, &value, NOW).is_some());
+        }
     }
 
     #[test]
     fn forged_cookies_do_not_open() {
         let key = SessionKey::derive(b"secret");
-        let sealed = key.seal("token", Timestamp(NOW.0 + 60));
+        let sealed = key.seal(&SESSION, "token", END);
         for end in 0..sealed.len() {
-            assert_eq!(key.open(&sealed[..end], NOW), None, "cut after {end}");
+            assert_eq!(key.open(&SESSION, &sealed[..end], NOW), None, "cut after {end}");
         }
         for at in 0..sealed.len() {
             let mut forged = sealed.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
             let forged = String::from_utf8(forged).expect("letters");
-            assert_eq!(key.open(&forged, NOW), None, "changed at {at}");
+            assert_eq!(key.open(&SESSION, &forged, NOW), None, "changed at {at}");
         }
         for other in ["", "token", "====", &"A".repeat(4_096), &"A".repeat(70_000)] {
-            assert_eq!(key.open(other, NOW), None);
+            assert_eq!(key.open(&SESSION, other, NOW), None);
         }
     }
 
@@ -173,10 +228,10 @@ mod tests {
     fn the_longest_token_fits_into_a_cookie() {
         let key = SessionKey::derive(b"secret");
         let token = "t".repeat(TOKEN_BYTES_MAX);
-        let cookie = key.begin(&token, NOW);
+        let cookie = key.begin(&SESSION, &token, NOW, END);
         let pair = cookie.split(';').next().expect("a pair");
         assert!(pair.len() <= COOKIE_CHARS_MAX, "{}", pair.len());
-        assert_eq!(key.open(value(&cookie), NOW), Some(token));
+        assert_eq!(key.open(&SESSION, value(&cookie), NOW), Some((token, END)));
     }
 
     #[test]
@@ -184,24 +239,21 @@ mod tests {
         for (given, want) in [
             (&[][..], Cookie::Absent),
             (&["a=b; c=d"], Cookie::Absent),
-            (&["a=b; __Secure-insula-console=v; c=d"], Cookie::Value("v")),
-            (&["__Secure-insula-console=v="], Cookie::Value("v=")),
-            (&["__Secure-insula-console"], Cookie::Value("")),
+            (&["a=b; __Host-insula-console=v; c=d"], Cookie::Value("v")),
+            (&["__Host-insula-console=v="], Cookie::Value("v=")),
+            (&["__Host-insula-console"], Cookie::Value("")),
+            (&["__Host-insula-console=v; __Host-insula-console=w"], Cookie::Ambiguous),
             (
-                &["__Secure-insula-console=v; __Secure-insula-console=w"],
+                &["__Host-insula-console=v", "__Host-insula-console=w"],
                 Cookie::Ambiguous,
             ),
-            (
-                &["__Secure-insula-console=v", "__Secure-insula-console=w"],
-                Cookie::Ambiguous,
-            ),
-            (&["a=\u{e9}; __Secure-insula-console=v"], Cookie::Ambiguous),
+            (&["a=\u{e9}; __Host-insula-console=v"], Cookie::Ambiguous),
         ] {
             let mut headers = HeaderMap::new();
             for text in given {
                 headers.append(COOKIE, HeaderValue::from_bytes(text.as_bytes()).expect("a value"));
             }
-            assert_eq!(Cookie::read(&headers), want, "{given:?}");
+            assert_eq!(Cookie::read(&headers, &SESSION), want, "{given:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-// Checks what an edit applies, and what a page reads of metrics: parts that take no browser.
+// Checks what an edit applies, and what pages read of metrics and migrations: parts that take no browser.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "esbuild";
@@ -10,6 +10,7 @@ async function load(file) {
 }
 
 const { configuration, remaining } = await load("src/applied.ts");
+const { automatic, begun, requested } = await load("src/migrating.ts");
 const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
 
 const HEAD = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } };
@@ -70,4 +71,36 @@ test("metrics have labels, sums and quantiles", () => {
   assert.equal(quantile(samples, "t", 0.5, { verb: "Get" }), 0.1);
   assert.equal(quantile(samples, "t", 0.75), 0.55);
   assert.equal(quantile(samples, "u", 0.5), undefined);
+});
+
+test("a migration shows how far the objects are", () => {
+  const condition = (type, status, reason, message) => ({ type, status, reason, message });
+  const running = condition("StorageMigrating", "True", "MigrationRunning", "40% of 300 objects are stored in v2");
+  const definition = {
+    metadata: { name: "widgets.example.io" },
+    spec: { group: "example.io", names: { plural: "widgets" } },
+    status: { conditions: [running] },
+  };
+  const owners = automatic([definition], "definitions");
+  assert.deepEqual([owners[0].resource, owners[0].state, owners[0].done], ["widgets.example.io", "Running", 40]);
+  const request = (conditions) => ({
+    metadata: { name: "r" },
+    spec: { resource: { group: "example.io", resource: "widgets" } },
+    status: { conditions },
+  });
+  const shown = (...conditions) => {
+    const { state, done, over, message } = requested(request(conditions), owners);
+    return [state, done, over, message];
+  };
+  const waits = "An earlier one of this resource runs first, or it begins shortly";
+  assert.deepEqual(shown(), ["Waiting", undefined, false, waits]);
+  assert.deepEqual(shown(condition("Running", "True", "", "it runs")), ["Running", 40, false, running.message]);
+  assert.deepEqual(shown(condition("Failed", "True", "", "2 of 3 objects")), ["Failed", undefined, true, "2 of 3 objects"]);
+  assert.deepEqual(shown(condition("Succeeded", "True", "", "")), ["Succeeded", undefined, true, ""]);
+  const bound = { metadata: { name: "b" }, status: { conditions: [condition("StorageMigrating", "False", "MigrationFailed", "no")] } };
+  assert.deepEqual(automatic([{ ...bound, status: { ...bound.status, boundResources: [] } }], "bindings"), []);
+  const under = { registrationGroup: "extensions", registration: "a.b", resource: "as.b", objects: 4, seen: 2, message: "", undo: false };
+  assert.equal(begun({ ...under, step: "MIGRATION_STEP_RECREATE" }).done, 50);
+  assert.equal(begun({ ...under, step: "MIGRATION_STEP_RECREATE", undo: true }).done, undefined);
+  assert.equal(begun({ ...under, step: "MIGRATION_STEP_EXPORT", message: "differs" }).state, "Blocked");
 });

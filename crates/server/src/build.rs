@@ -34,7 +34,7 @@ use crate::{
     measured_store::MeasuredStore,
     memory,
     metrics::{Metrics, Sources},
-    outbound::{self, IssuerKeys, Webhook},
+    outbound::{self, IssuerKeys, LoginProvider, Webhook},
     space, static_tokens,
     telemetry::LogLevel,
 };
@@ -120,7 +120,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     } = parts;
     let keys = Arc::new(IssuerKeys::new(outbound));
     authenticator.tokens = with_marks(authenticator.tokens, &config)?;
-    authenticator.issuers = Some(Issuers::new(configured, keys, env.clock.clone()));
+    authenticator.issuers = Some(Issuers::new(configured, keys.clone(), env.clock.clone()));
     let authenticator = Arc::new(authenticator);
     insula_controllers::bootstrap(&registry)
         .await
@@ -144,7 +144,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host, lifecycle.clone());
     let (calls, calls_health) = calls(&config, admin, (&metrics, &lifecycle, &runtimes)).await?;
     let edge = Edge {
-        console: console(&config, env.clock)?,
+        console: console(&config, (&registry.external_url, &authenticator, keys), env.clock)?,
         rng: env.rng,
         audit,
         metrics,
@@ -170,12 +170,17 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
 /// Creates the console, if the settings want one. The key of its sessions is derived from that of
 /// the CA, which all servers of an installation have: a browser may reach another one with each
 /// request.
-fn console(config: &Config, clock: Arc<dyn Clock>) -> Result<Option<Console>, StartError> {
+fn console(
+    config: &Config,
+    (url, authenticator, keys): (&str, &Arc<Authenticator>, Arc<IssuerKeys>),
+    clock: Arc<dyn Clock>,
+) -> Result<Option<Console>, StartError> {
     if !config.serves_console() {
         return Ok(None);
     }
     let secret = identity::ca_key(&config.data_dir)?;
-    Ok(secret.map(|secret| Console::new(secret.as_bytes(), clock)))
+    let login = LoginProvider::login(&config.console_login, url, (authenticator, keys), &clock);
+    Ok(secret.map(|secret| Console::new(secret.as_bytes(), login, clock)))
 }
 
 /// Returns static tokens that know the marks of the certificates that are made with them.

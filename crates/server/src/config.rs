@@ -6,6 +6,7 @@
 
 mod backup;
 mod load;
+mod login;
 mod serving;
 mod store;
 mod telemetry;
@@ -13,6 +14,7 @@ mod workspaces;
 
 pub use backup::BackupConfig;
 pub use load::{ConfigError, Source, Sources, load, load_over};
+pub use login::ConsoleLogin;
 pub(crate) use serving::{ExternalUrl, is_dns_name};
 pub use serving::{FrontProxyConfig, NamedCertificate, Names, Sni, TlsConfig};
 pub use store::{Endpoints, StoreChoice};
@@ -45,6 +47,8 @@ pub struct Config {
     pub host_pattern: Option<String>,
     /// Choice of serving the web console.
     pub console: ConsoleChoice,
+    /// Sign-in to the console by a provider of OpenID Connect.
+    pub console_login: ConsoleLogin,
     /// Certificates of the port.
     pub tls: TlsConfig,
     /// Proxies that name users in headers.
@@ -334,6 +338,7 @@ impl Default for Config {
             external_url: None,
             host_pattern: None,
             console: ConsoleChoice::Auto,
+            console_login: ConsoleLogin::default(),
             tls: TlsConfig::default(),
             front_proxy: FrontProxyConfig::default(),
             kubeconfig: None,

@@ -70,7 +70,10 @@ impl Edge {
     async fn answer(&self, mut request: Request, mut arrival: Arrival) -> Answered {
         let console = self.console.as_ref();
         // Before everything else: from here on a request of a session is an ordinary one.
-        let route = console.map_or(Route::Ordinary, |console| console.route(&mut request, &mut arrival));
+        let route = match console {
+            Some(console) => console.route(&mut request, &mut arrival).await,
+            None => Route::Ordinary,
+        };
         let (sign_in, given) = match route {
             Route::Ordinary => (None, None),
             Route::SignIn(sign_in) => (Some(sign_in), None),
@@ -80,7 +83,7 @@ impl Edge {
         let answering = self.audited(request, arrival, given).instrument(trace.traced.clone());
         let mut answered = answering.instrument(trace.span.clone()).await;
         if let Some((console, sign_in)) = console.zip(sign_in) {
-            console.signed_in(&sign_in, &mut answered.response);
+            console.signed_in(sign_in, &mut answered.response);
         }
         trace.end(&mut answered);
         answered

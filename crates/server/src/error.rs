@@ -100,6 +100,9 @@ pub enum StartError {
         /// Each mistake with its position.
         cause: String,
     },
+    /// The console's provider is none whose tokens are accepted. Exit code 2.
+    #[error("{0}; sign-ins of the console give tokens of an issuer that the server trusts")]
+    ConsoleLogin(String),
     /// The file of tokens is wrong. Exit code 2.
     #[error("{}: {cause}; each line is token,user,uid,\"group1,group2\"", path.display())]
     Tokens {
@@ -181,7 +184,7 @@ impl StartError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } => 2,
-            Self::Issuers { .. } | Self::AuditPolicy { .. } => 2,
+            Self::Issuers { .. } | Self::ConsoleLogin(_) | Self::AuditPolicy { .. } => 2,
             Self::ForeignKubeconfig { .. } | Self::OtherKubeconfig { .. } | Self::Telemetry { .. } => 2,
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,

@@ -8,6 +8,7 @@
 mod connect;
 mod extensions;
 mod keys;
+mod login;
 mod measured;
 mod mounts;
 mod targets;
@@ -16,6 +17,7 @@ mod trust;
 pub(crate) use connect::Shown;
 pub(crate) use extensions::Extensions;
 pub(crate) use keys::IssuerKeys;
+pub(crate) use login::LoginProvider;
 pub(crate) use mounts::Mounts;
 pub use targets::Targets;
 pub use trust::AnyServer;

@@ -8,7 +8,8 @@ use insula_api::Timestamp;
 use insula_auth::{audit::Policy, jwt::Issuer};
 
 use crate::{
-    StartError, audit, certificates, config::Config, endpoint, issuers, kubeconfig, open, run::resolve, shared_keys,
+    StartError, audit, certificates, config::Config, endpoint, files, issuers, kubeconfig, open, run::resolve,
+    shared_keys,
 };
 
 /// Parts that the checks have read.
@@ -34,6 +35,13 @@ pub(crate) async fn check(config: &Config, now: Timestamp) -> Result<Checked, St
     }
     let authenticator = open::authenticator(config)?;
     let issuers = issuers::read(config)?;
+    if let Some(cause) = config.console_login.mismatch(&issuers) {
+        return Err(StartError::ConsoleLogin(cause));
+    }
+    if let Some(path) = &config.console_login.client_secret_file {
+        let secret = files::read_secret(path)?;
+        secret.ok_or_else(|| StartError::read(path, std::io::ErrorKind::NotFound.into()))?;
+    }
     let policy = audit::policy(&config.audit)?;
     audit::check(&config.audit)?;
     if let Some(keys) = &config.shared_keys {

@@ -1,7 +1,8 @@
 // A browser that reports what pages of the server must not do: break their policy, fail, or ask
 // another host for anything.
 //
-// Variables: URL (of the server), CHROMIUM, SHOTS (a folder for screenshots).
+// Variables: URL (of the server), CHROMIUM, SHOTS (a folder for screenshots), ISSUER (a provider of
+// sign-ins, if there is one).
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -10,7 +11,9 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 export const { URL: url } = process.env;
-const { CHROMIUM: program, SHOTS: shots } = process.env;
+const { CHROMIUM: program, SHOTS: shots, ISSUER: issuer } = process.env;
+/** Origins that pages may call: the server's, and that of its provider of sign-ins if it has one. */
+const origins = [url, issuer].filter(Boolean).map((one) => new URL(one).origin);
 const here = dirname(fileURLToPath(import.meta.url));
 const axe = readFileSync(join(here, "node_modules/axe-core/axe.min.js"), "utf8");
 
@@ -36,7 +39,9 @@ export async function visitor(colorScheme = "light", options = {}) {
   const page = await context.newPage();
   page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
   page.on("request", (request) => {
-    if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) problems.push(`elsewhere: ${request.url()}`);
+    // What the provider's pages ask for is their matter.
+    if (issuer && request.frame().url().startsWith(issuer)) return;
+    if (!origins.includes(new URL(request.url()).origin) && !/^(blob|data):/.test(request.url())) problems.push(`elsewhere: ${request.url()}`);
   });
   page.setDefaultTimeout(30_000);
   return page;

@@ -241,6 +241,7 @@ async function tenantSees() {
     "/objects/root:org-02:team-001/configmaps.v1",
     "/stuck/root:org-02",
     "/apis/root:org-02",
+    "/migrations/root:org-02",
     "/usage/root:org-02",
     "/diff/root:provider/widgets",
     "/servers",
@@ -257,10 +258,10 @@ async function tenantSees() {
 
   // No script reads the session, and the end of it is the end.
   assert.equal(await page.evaluate(() => document.cookie), "");
-  const [cookie] = (await page.context().cookies()).filter(({ name }) => name === "__Secure-insula-console");
+  const [cookie] = (await page.context().cookies()).filter(({ name }) => name === "__Host-insula-console");
   assert.deepEqual(
     [cookie.httpOnly, cookie.secure, cookie.sameSite, cookie.path],
-    [true, true, "Strict", "/console"],
+    [true, true, "Strict", "/"],
   );
   assert.doesNotMatch(cookie.value, new RegExp(tenant));
   await page.getByRole("button", { name: "Sign out" }).click();
@@ -276,6 +277,7 @@ await pages.objects(page, tools);
 await pages.secrets(page, tools);
 await pages.stuck(page, tools);
 await pages.usage(page, tools);
+await pages.migrations(page, tools);
 await pages.servers(page, tools);
 await pages.difference(page, tools);
 const guest = await visitor();

@@ -12,6 +12,7 @@ export const DARK = [
   ["object", `/objects/${TEAM}/widgets.v2.example.io/default/ada`, "Managers of its fields"],
   ["stuck", "/stuck/root:org-21:team-001?show=apibindings.v1alpha2.apis.kcp.io+/widgets", "Why it is not ready"],
   ["apis", "/apis/root:org-01:team-041/root:provider/gears", "Bind in root:org-01:team-041"],
+  ["migrations", `/migrations/${TEAM}`, "Nothing was migrated"],
   ["usage", `/usage/root:org-01?show=${TEAM}`, "Objects by resource"],
   ["servers", "/servers", "Flush p99"],
   ["diff", "/diff/root:provider/widgets", "to be changed here"],
@@ -237,6 +238,58 @@ export async function catalogue(page, guest, { url, look }) {
   await guest.getByRole("textbox", { name: "YAML of APIBinding gears" }).getByText("state: Accepted").waitFor();
 }
 
+/** Stored objects are written anew, and a registration of an old kind is replaced, or is not after all. */
+export async function migrations(page, { url, admin, look }) {
+  const team = "root:org-01:team-006";
+  const base = `/clusters/${team}`;
+  const tabs = `${base}/thirdparty/stable.example.com/stable/v1/namespaces/default/crontabs`;
+  const registrations = `${base}/apis/extensions/v1beta1/thirdpartyresources`;
+  await admin.create(registrations, {
+    apiVersion: "extensions/v1beta1",
+    kind: "ThirdPartyResource",
+    metadata: { name: "cron-tab.stable.example.com" },
+    description: "Jobs by the clock",
+    versions: [{ name: "stable/v1" }],
+  });
+  while ((await admin.send("GET", tabs)).status !== 200) await new Promise((next) => setTimeout(next, 100));
+  const tab = (name) => ({ apiVersion: "stable.example.com/stable/v1", kind: "CronTab", metadata: { name }, cronSpec: "* * * * 5" });
+  for (let made = 0; made < 12; made += 1) await admin.create(tabs, tab(`tab-${made}`));
+
+  await page.goto(`${url}/console/migrations/${team}`);
+  await page.getByLabel("Write all objects of").fill("configmaps");
+  await page.getByRole("button", { name: "Migrate", exact: true }).click();
+  const written = page.getByRole("row", { name: /configmaps StorageVersionMigration Succeeded/ });
+  await written.click();
+  const request = page.getByRole("complementary", { name: /^Migration configmaps-/ });
+  await request.getByText("StorageVersionMigrationSucceeded").waitFor();
+  await request.getByRole("button", { name: "Remove" }).click();
+  await written.waitFor({ state: "detached" });
+
+  const row = page.getByRole("row", { name: /cron-?tabs?\.stable\.example\.com/ });
+  const details = page.getByRole("complementary", { name: "Migration cron-tab.stable.example.com" });
+  const begin = async () => {
+    await row.click();
+    await details.getByRole("button", { name: "Show its effects" }).click();
+    await details.getByText("12 objects fit.").waitFor();
+    await details.getByRole("button", { name: "Begin" }).click();
+    await details.getByText("Count and freeze the objects").first().waitFor();
+  };
+  // Begun and turned back: clients may not write meanwhile.
+  await begin();
+  assert.equal((await admin.send("POST", tabs, tab("frozen"))).status, 403);
+  await look(page, "migrations");
+  await details.getByRole("button", { name: "Turn back" }).click();
+  await row.getByText("Not begun").waitFor();
+  assert.equal((await admin.send("DELETE", `${tabs}/none`)).status, 404);
+  // Begun and done.
+  await begin();
+  await details.getByRole("button", { name: "Continue" }).click();
+  await row.waitFor({ state: "detached" });
+  const kept = await read(admin, `${base}/apis/stable.example.com/v1/namespaces/default/crontabs`);
+  assert.equal(kept.items.length, 12);
+  await read(admin, `${base}/apis/apiextensions.k8s.io/v1/customresourcedefinitions/crontabs.stable.example.com`);
+}
+
 /** Who may only look sees why they may not change anything. */
 export async function lookingOnly(guest, { url }) {
   const team = "root:org-01:team-039";
@@ -248,4 +301,7 @@ export async function lookingOnly(guest, { url }) {
   await guest.getByRole("link", { name: "kube-root-ca.crt" }).first().waitFor();
   await create.and(guest.getByTitle(`You may not create configmaps in ${team}.`)).waitFor();
   assert.ok(await create.isDisabled());
+  await guest.goto(`${url}/console/migrations/${team}`);
+  await guest.getByText(`You may not create storageversionmigrations in ${team}.`).waitFor();
+  assert.ok(await guest.getByRole("button", { name: "Migrate", exact: true }).isDisabled());
 }

@@ -5,6 +5,8 @@ use bytes::Bytes;
 use insula_e2e::{Answer, Client, Server, Setup, Who, check_console, shared, shots, workspace};
 use serde_json::{Value, json};
 
+mod login;
+
 const OWN: (&str, &str) = ("insula-console", "1");
 const REVIEW: &str = "/clusters/root/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TREE: &str = "/insula.admin.v1.WorkspaceService/TreeWorkspaces";
@@ -33,7 +35,7 @@ fn sign_in(client: &Client, token: &str) -> String {
     let cookie = answer.headers["set-cookie"].to_str().unwrap();
     assert!(!cookie.contains(token), "{cookie}");
     assert!(
-        cookie.ends_with("; Path=/console; HttpOnly; Secure; SameSite=Strict"),
+        cookie.starts_with("__Host-") && cookie.ends_with("; Path=/; HttpOnly; Secure; SameSite=Strict"),
         "{cookie}"
     );
     cookie.split(';').next().unwrap().to_owned()

@@ -34,6 +34,11 @@ pub fn issuer_of(token: &str) -> Option<String> {
 }
 
 impl Issuer {
+    /// Returns true if tokens with this audience are accepted.
+    pub fn has_audience(&self, audience: &str) -> bool {
+        self.audiences.iter().any(|own| own == audience)
+    }
+
     /// Verifies a token at the time `now` and returns its user.
     ///
     /// # Errors

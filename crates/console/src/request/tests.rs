@@ -1,4 +1,4 @@
-use insula_api::Timestamp;
+use futures_util::FutureExt;
 
 use super::*;
 
@@ -11,12 +11,15 @@ impl Clock for Fixed {
 }
 
 fn console() -> Console {
-    Console::new(b"secret", Arc::new(Fixed))
+    Console::new(b"secret", None, Arc::new(Fixed))
 }
 
 /// Returns a cookie of a session with a token.
 fn cookie(console: &Console, token: &str) -> String {
-    let cookie = console.key.begin(token, console.clock.now());
+    let now = console.clock.now();
+    let cookie = console
+        .key
+        .begin(&SESSION, token, now, Timestamp(now.0 + LIFETIME_SECONDS));
     cookie.split(';').next().expect("a pair").to_owned()
 }
 
@@ -30,7 +33,9 @@ fn request(method: &str, uri: &str, headers: &[(&str, &str)]) -> Request<Body> {
 
 /// Routes a request. Returns its head as the stages behind the console see it.
 fn routed(request: &mut Request<Body>) -> String {
-    match console().route(request, &mut Arrival::default()) {
+    let (console, mut arrival) = (console(), Arrival::default());
+    let route = console.route(request, &mut arrival).now_or_never();
+    match route.expect("nothing is called") {
         Route::Ordinary => {
             let headers = request.headers();
             let text = |name: &str| headers.get(name).map_or("-", |value| value.to_str().expect("text"));
@@ -145,11 +150,11 @@ fn a_cookie_that_is_no_session_is_not_taken_for_none() {
     let session = cookie(&console(), "t");
     for (cookie, want) in [
         (session.as_str(), "/x Bearer t -"),
-        ("__Secure-insula-console=", "401"),
-        ("__Secure-insula-console=forged", "401"),
+        ("__Host-insula-console=", "401"),
+        ("__Host-insula-console=forged", "401"),
         (&session[..session.len() - 1], "401"),
         (&format!("{session}; {session}"), "401"),
-        (&format!("__Secure-insula-console={}", "A".repeat(60_000)), "401"),
+        (&format!("__Host-insula-console={}", "A".repeat(60_000)), "401"),
     ] {
         let headers = [("insula-console", "1"), ("cookie", cookie)];
         assert_eq!(routed(&mut request("GET", "/console/api/x", &headers)), want);
@@ -170,7 +175,7 @@ fn a_sign_in_is_a_review_of_the_token() {
     );
     let at = |workspace: &str| sign_in(&format!("/console/session?workspace={workspace}"), bearer);
     assert_eq!(at("root:a:b"), format!("sign-in /clusters/root:a:b{review} abc"));
-    for workspace in ["", "root:", "..%2f", "*", "a/b", "root&x=1"] {
+    for workspace in ["", "root:", "..%2f", "*", "a/b"] {
         assert_eq!(at(workspace), "400", "{workspace}");
     }
     for token in ["", "Bearer ", "Basic YTpi"] {
@@ -180,14 +185,18 @@ fn a_sign_in_is_a_review_of_the_token() {
         sign_in("/console/session", &format!("Bearer {}", "t".repeat(3_001))),
         "400"
     );
-    assert_eq!(
-        routed(&mut request("GET", "/console/session", &[("insula-console", "1")])),
-        "405"
-    );
-    assert_eq!(
-        routed(&mut request("DELETE", "/console/session", &[("insula-console", "1")])),
-        "204"
-    );
+    for (method, path, want) in [
+        ("GET", "/console/session", "200"),
+        ("PUT", "/console/session", "405"),
+        ("DELETE", "/console/session", "204"),
+        ("GET", "/console/session/begin", "405"),
+        ("POST", "/console/session/other", "404"),
+        ("POST", "/console/session/begin", "404"),
+    ] {
+        let own = [("insula-console", "1")];
+        assert_eq!(routed(&mut request(method, path, &own)), want, "{method} {path}");
+        assert_eq!(routed(&mut request(method, path, &[])), "403", "{method} {path}");
+    }
 }
 
 #[test]
@@ -201,9 +210,29 @@ fn only_an_accepted_token_begins_a_session() {
     ] {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = code;
-        let token = "t".to_owned();
-        console.signed_in(&SignIn { token }, &mut response);
-        let begun = response.headers().contains_key(SET_COOKIE);
+        let sign_in = SignIn {
+            token: "t".to_owned(),
+            expires: Timestamp(i64::MAX),
+            renewal: None,
+        };
+        console.signed_in(sign_in, &mut response);
+        let begun = response.headers().contains_key("set-cookie");
         assert_eq!(begun, code == StatusCode::CREATED, "{code}");
+    }
+}
+
+/// The answer of a provider is in the query of the page, which no log of the server has.
+#[test]
+fn queries_of_pages_and_sessions_go_no_further() {
+    let own = [("insula-console", "1")];
+    for (method, path) in [
+        ("GET", "/console/login"),
+        ("GET", "/console/workspaces/root:a"),
+        ("POST", "/console/session/code"),
+        ("PUT", "/console/session/code"),
+    ] {
+        let mut request = request(method, &format!("{path}?code=c&state=s"), &own);
+        routed(&mut request);
+        assert_eq!(request.uri().to_string(), path, "{method}");
     }
 }

@@ -47,15 +47,34 @@ async function refusal(response: Response): Promise<Refused> {
   return new Refused(response.status, message || response.statusText, reason, requestId, causes);
 }
 
-async function send(path: string, init: RequestInit): Promise<Response> {
+/** Sends a request of the console's own, or of the viewer. A session that has ended is renewed first, if it can be. */
+export async function send(path: string, init: RequestInit): Promise<Response> {
+  const sent = Date.now();
   const headers = { ...OWN, ...(init.headers as Record<string, string> | undefined) };
-  const response = await fetch(path, { ...init, headers, credentials: "same-origin" });
+  const again = () => fetch(path, { ...init, headers, credentials: "same-origin" });
+  let response = await again();
+  if (response.status === 401 && path.startsWith("/console/api/") && (await renew(sent))) response = await again();
   if (!response.ok) {
     const refused = await refusal(response);
     if (refused.status === 401) signedOut();
     throw refused;
   }
   return response;
+}
+
+/** Has the provider renew a session that ended after `since`, once for all tabs. */
+async function renew(since: number): Promise<boolean> {
+  if (!localStorage.getItem("renewed")) return false;
+  return navigator.locks.request("insula-session", async () => {
+    if (Number(localStorage.getItem("renewed")) > since) return true;
+    const workspace = localStorage.getItem("workspace") ?? "root";
+    const init: RequestInit = { method: "POST", headers: OWN, credentials: "same-origin" };
+    const { ok, status } = await fetch(`/console/session/renewal?workspace=${encodeURI(workspace)}`, init);
+    if (ok) localStorage.setItem("renewed", String(Date.now()));
+    // Where the provider only did not answer, the next request tries again.
+    else if (status < 500) localStorage.removeItem("renewed");
+    return ok;
+  });
 }
 
 /** Sends a request of the Kubernetes API. */
@@ -95,6 +114,21 @@ function posted(message: object, signal?: AbortSignal): RequestInit {
 export async function call<T>(method: string, message: object, signal?: AbortSignal): Promise<T> {
   const response = await send(`/console/api/insula.admin.v1.${method}`, posted(message, signal));
   return (await response.json()) as T;
+}
+
+/** Items of one page of a list. */
+const PAGE = 500;
+
+/** Returns what all pages of a list have. */
+export async function pages<P, T>(method: string, message: object, items: (page: P) => T[], signal: AbortSignal): Promise<T[]> {
+  const found: T[] = [];
+  let pageToken = "";
+  do {
+    const page = await call<P & { nextPageToken: string }>(method, { ...message, pageSize: PAGE, pageToken }, signal);
+    found.push(...items(page));
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return found;
 }
 
 /** Reads the lines of an answer, each of which is JSON. */
@@ -158,12 +192,53 @@ export async function signIn(token: string, workspace: string): Promise<User> {
   });
   if (!response.ok) throw await refusal(response);
   localStorage.setItem("workspace", workspace);
+  localStorage.removeItem("renewed");
   return ((await response.json()) as Review).status.userInfo;
 }
 
 export async function signOut(): Promise<void> {
   localStorage.removeItem("workspace");
+  localStorage.removeItem("renewed");
   await send("/console/session", { method: "DELETE" });
+}
+
+/** Returns the provider of sign-ins, if the server has one. */
+export async function provider(): Promise<string | null> {
+  const response = await send("/console/session", {});
+  return ((await response.json()) as { issuer: string | null }).issuer;
+}
+
+/** Path to which the provider sends the browser back. */
+const RETURN = "/console/login";
+
+/** Begins a sign-in by the provider, to which the browser goes. */
+export async function beginLogin(workspace: string): Promise<void> {
+  const response = await send("/console/session/begin", { method: "POST" });
+  const { location } = (await response.json()) as { location: string };
+  localStorage.setItem("workspace", workspace);
+  sessionStorage.setItem("return", window.location.pathname + window.location.search);
+  window.location.assign(location);
+}
+
+/** Returns the answer of the provider in the address, in whose place the page that the viewer left is from here on. */
+export function takeAnswer(): URLSearchParams | undefined {
+  if (window.location.pathname !== RETURN) return undefined;
+  const answer = new URLSearchParams(window.location.search);
+  const left = sessionStorage.getItem("return") ?? "";
+  sessionStorage.removeItem("return");
+  history.replaceState(null, "", left.startsWith("/console/") && !left.startsWith(RETURN) ? left : "/console");
+  return answer;
+}
+
+/** Ends a sign-in by the provider with its answer. */
+export async function endLogin(answer: URLSearchParams): Promise<User> {
+  const workspace = localStorage.getItem("workspace") ?? "root";
+  const parts = ["code", "state", "iss"].map((name) => [name, answer.get(name)] as const);
+  const query = parts.flatMap(([name, value]) => (value === null ? [] : [`${name}=${encodeURIComponent(value)}`]));
+  const path = `/console/session/code?${[...query, `workspace=${encodeURI(workspace)}`].join("&")}`;
+  const response = await send(path, { method: "POST" });
+  localStorage.setItem("renewed", String(Date.now()));
+  return ((await response.json()) as Review).status.userInfo;
 }
 
 /** A right of the viewer, for an access review. */

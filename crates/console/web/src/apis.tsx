@@ -2,16 +2,16 @@
 // of this workspace.
 
 import { useState } from "preact/hooks";
-import { call } from "./api";
+import { call, pages } from "./api";
 import { counted, utc } from "./format";
-import { Grid } from "./grid";
 import type { Column } from "./grid";
+import { Listing } from "./listing";
 import { useLive } from "./live";
 import { Requests, STATES } from "./requests";
 import type { BindRequest } from "./requests";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Copy, Problem, Search, Toolbar, ViewYaml, fits, kubectl, useDenied, useWork } from "./ui";
+import { Badge, Copy, Problem, ViewYaml, fits, kubectl, useDenied, useWork } from "./ui";
 
 interface Claim {
   group: string;
@@ -34,29 +34,16 @@ interface Api {
   request?: BindRequest;
 }
 
-/** Reads all pages of a list. */
-async function pages<T>(method: string, message: object, items: (page: T) => unknown[], signal: AbortSignal): Promise<void> {
-  let pageToken = "";
-  do {
-    const page = await call<T & { nextPageToken: string }>(method, { ...message, pageSize: 500, pageToken }, signal);
-    items(page);
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
-}
-
 async function readApis(workspace: string, signal: AbortSignal): Promise<Api[]> {
-  const found: Api[] = [];
-  const add = ({ apis }: { apis: Api[] }) => (found.push(...apis), apis);
-  await pages<{ apis: Api[] }>("ApiService/ListApis", { workspace, listed: true }, add, signal);
+  const items = ({ apis }: { apis: Api[] }) => apis;
+  const found = await pages("ApiService/ListApis", { workspace, listed: true }, items, signal);
   // Exports without a resource offer nothing.
   return found.filter(({ resources }) => resources.length > 0);
 }
 
 async function readRequests(workspace: string, signal: AbortSignal): Promise<BindRequest[]> {
-  const found: BindRequest[] = [];
-  const add = ({ requests }: { requests: BindRequest[] }) => (found.push(...requests), requests);
-  await pages<{ requests: BindRequest[] }>("ApiService/ListApiRequests", { workspace }, add, signal);
-  return found;
+  const items = ({ requests }: { requests: BindRequest[] }) => requests;
+  return pages("ApiService/ListApiRequests", { workspace }, items, signal);
 }
 
 function titleOf(api: Api): string {
@@ -120,34 +107,29 @@ export function Apis({ place, home }: { place: Place; home: string }) {
   const wanted = place.rest[0] === undefined ? "" : `${place.name}:${place.rest[0]}`;
   const chosen = apis?.find((api) => keyOf(api) === wanted);
   return (
-    <div class="split">
-      <section class="filled" aria-label="APIs">
-        <Toolbar
-          title={workspace}
-          kubectl={kubectl(workspace, "get apibindings")}
-          insula={`insula apis --all -W ${workspace}`}
-          yaml={`${base}/apis.kcp.io/v1alpha2/apibindings?limit=50`}
-          live={live}
-        >
-          <Search what="APIs" query={query} change={setQuery} />
-          <span class="faint" role="status">
-            {counted(rows.length, "API")}
-          </span>
-        </Toolbar>
-        {error !== undefined && <Problem error={error} />}
-        {requests.length > 0 && <Requests workspace={workspace} requests={requests} again={again} />}
-        {apis && (
-          <Grid
-            label="APIs"
-            columns={COLUMNS}
-            rows={rows}
-            keyOf={keyOf}
-            chosen={wanted}
-            choose={(api) => go(link("apis", workspace, api.workspace, api.export), "replace")}
-            empty={query ? "No API has these words." : `There is no API that you may bind in ${workspace}, or ask for.`}
-          />
-        )}
-      </section>
+    <Listing
+      label="APIs"
+      head={{
+        title: workspace,
+        kubectl: kubectl(workspace, "get apibindings"),
+        insula: `insula apis --all -W ${workspace}`,
+        yaml: `${base}/apis.kcp.io/v1alpha2/apibindings?limit=50`,
+        live,
+      }}
+      what="APIs"
+      query={query}
+      change={setQuery}
+      found={counted(rows.length, "API")}
+      error={error}
+      above={requests.length > 0 && <Requests workspace={workspace} requests={requests} again={again} />}
+      ready={apis !== undefined}
+      columns={COLUMNS}
+      rows={rows}
+      keyOf={keyOf}
+      chosen={wanted}
+      choose={(api) => go(link("apis", workspace, api.workspace, api.export), "replace")}
+      empty={query ? "No API has these words." : `There is no API that you may bind in ${workspace}, or ask for.`}
+    >
       {chosen ? (
         <Offer key={wanted} workspace={workspace} api={chosen} again={again} />
       ) : (
@@ -159,7 +141,7 @@ export function Apis({ place, home }: { place: Place; home: string }) {
           </p>
         </aside>
       )}
-    </div>
+    </Listing>
   );
 }
 

@@ -138,7 +138,7 @@ function Sides({ workspace, exported, from, to }: SidesProps) {
       <div class="sides">
         <section class="card editor">
           <h2>{from || "What is on offer"}</h2>
-          <pre tabIndex={0} aria-label="The schema before">
+          <pre role="region" tabIndex={0} aria-label="The schema before">
             {before}
           </pre>
         </section>

@@ -17,7 +17,7 @@ export interface Column<T> {
   cell: (row: T) => ComponentChildren;
 }
 
-interface GridProps<T> {
+export interface GridProps<T> {
   label: string;
   columns: Column<T>[];
   rows: T[];

@@ -2,11 +2,12 @@
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { onSignedOut, signIn, signOut, whoAmI } from "./api";
+import { Refused, beginLogin, endLogin, onSignedOut, provider, signIn, signOut, takeAnswer, whoAmI } from "./api";
 import type { User } from "./api";
 import { Apis } from "./apis";
 import { Diff } from "./diff";
 import { Exports } from "./exports";
+import { Migrations } from "./migrations";
 import { Objects } from "./objects";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
@@ -30,17 +31,26 @@ function useTheme(): [Theme, () => void] {
   return [theme, () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto")];
 }
 
+/** What the provider of sign-ins sent the browser back with, before the router reads the address. */
+const answer = takeAnswer();
+
 function App() {
+  const [refused, setRefused] = useState<unknown>();
   const [user, setUser] = useState<User | null | undefined>();
   const [error, setError] = useState<unknown>();
   const [theme, nextTheme] = useTheme();
   useEffect(() => {
     onSignedOut(() => setUser(null));
-    whoAmI().then((known) => setUser(known ?? null), setError);
+    const failed = (problem: unknown) => {
+      if (answer === undefined || !(problem instanceof Refused)) return setError(problem);
+      setRefused(problem);
+      setUser(null);
+    };
+    (answer ? endLogin(answer) : whoAmI()).then((known) => setUser(known ?? null), failed);
   }, []);
   if (error !== undefined) return <Problem error={error} retry={() => window.location.reload()} />;
   if (user === undefined) return <p class="loading">Loading…</p>;
-  if (user === null) return <SignIn done={setUser} />;
+  if (user === null) return <SignIn done={setUser} refused={refused} />;
   return <Frame user={user} theme={theme} nextTheme={nextTheme} leave={() => void signOut().finally(() => setUser(null))} />;
 }
 
@@ -123,6 +133,7 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
         {place.page === "stuck" && <Stuck key={place.workspace} place={place} home={home} />}
         {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
         {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
+        {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
         {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
         {place.page === "servers" && <Servers />}
         {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
@@ -133,25 +144,42 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
   );
 }
 
-function SignIn({ done }: { done: (user: User) => void }) {
-  const { busy, error, run } = useWork();
+interface SignInProps {
+  done: (user: User) => void;
+  /** Why the provider's sign-in failed. */
+  refused: unknown;
+}
+
+function SignIn({ done, refused }: SignInProps) {
+  const { busy, error = refused, run } = useWork();
+  const [issuer, setIssuer] = useState<string | null>(null);
+  const form = useRef<HTMLFormElement>(null);
+  const text = (name: string) => String(new FormData(form.current ?? undefined).get(name) ?? "").trim();
+  const workspace = () => text("workspace") || "root";
+  useEffect(() => void provider().then(setIssuer, () => undefined), []);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    const fields = new FormData(event.currentTarget as HTMLFormElement);
-    const text = (name: string) => String(fields.get(name) ?? "").trim();
-    run(async () => done(await signIn(text("token"), text("workspace") || "root")));
+    run(async () => done(await signIn(text("token"), workspace())));
   };
   return (
     <main class="sign-in">
-      <form onSubmit={submit}>
+      <form ref={form} onSubmit={submit}>
         <h1>
           <img src="/console/assets/icon.svg" alt="" width="32" height="32" /> Insula
         </h1>
+        {issuer !== null && (
+          <>
+            <button class="primary" type="button" disabled={busy} title={issuer} onClick={() => run(() => beginLogin(workspace()))}>
+              Sign in at {new URL(issuer).host}
+            </button>
+            <p class="faint">or with a token:</p>
+          </>
+        )}
         <label for="token">Token</label>
         <input id="token" name="token" type="password" autocomplete="off" required autofocus />
         <label for="workspace">Workspace</label>
         <input id="workspace" name="workspace" placeholder="root" autocomplete="off" spellcheck={false} />
-        <button class="primary" type="submit" disabled={busy}>
+        <button {...(issuer === null && { class: "primary" })} type="submit" disabled={busy}>
           Sign in
         </button>
         {error !== undefined && <Problem error={error} />}

@@ -283,7 +283,7 @@ function Result({ title, object, cost }: { title: string; object: Json | undefin
           </span>
         )}
       </h2>
-      <pre tabIndex={0} aria-label={title}>
+      <pre role="region" tabIndex={0} aria-label={title}>
         {object === undefined ? "" : stringify(object, { lineWidth: 0 })}
       </pre>
     </section>

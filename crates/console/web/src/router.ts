@@ -22,6 +22,7 @@ export const PAGES = [
   ["releases", "Releases", "r"],
   ["diff", "Diff", "d"],
   ["conversion", "Conversion", "c"],
+  ["migrations", "Migrations", "m"],
   ["usage", "Usage", "u"],
   ["servers", "Servers", "v"],
 ] as const;

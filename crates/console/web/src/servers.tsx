@@ -2,6 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { stringify } from "yaml";
+import { Amounts } from "./amounts";
 import { call, text } from "./api";
 import { age, bytes, count, utc } from "./format";
 import { usePolled } from "./live";
@@ -306,37 +307,19 @@ function MembersCard({ members }: { members: Members }) {
 }
 
 function LargestCard({ storage }: { storage: NonNullable<Info["storage"]> }) {
+  const limit = storage.bytesPerWorkspace;
   return (
     <section class="card">
       <header>
         <h2>Largest workspaces</h2>
       </header>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Workspace</th>
-            <th scope="col" class="number">
-              Objects
-            </th>
-            <th scope="col" class="number">
-              Stored
-            </th>
-            <th scope="col">Of its limit</th>
-          </tr>
-        </thead>
-        <tbody>
-          {storage.workspaces.map(({ name, path, objects, bytes: stored }) => (
-            <tr key={name}>
-              <td>{path ? <a href={link("usage", path)}>{path}</a> : <code>{name}</code>}</td>
-              <td class="number">{count(objects)}</td>
-              <td class="number">{bytes(stored)}</td>
-              <td>
-                <Bar used={stored} limit={storage.bytesPerWorkspace} label={`of ${bytes(storage.bytesPerWorkspace)}`} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Amounts
+        title="Workspace"
+        rows={storage.workspaces}
+        keyOf={({ name }) => name}
+        name={({ name, path }) => (path ? <a href={link("usage", path)}>{path}</a> : <code>{name}</code>)}
+        last={["Of its limit", ({ bytes: stored }) => <Bar used={stored} limit={limit} label={`of ${bytes(limit)}`} />]}
+      />
     </section>
   );
 }

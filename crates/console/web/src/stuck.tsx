@@ -3,17 +3,17 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { kube } from "./api";
 import { age, count, utc } from "./format";
-import { Grid } from "./grid";
 import type { Column } from "./grid";
 import { commandOf, kindsOf, named, pathOf } from "./kinds";
 import type { Kind } from "./kinds";
+import { Listing } from "./listing";
 import { usePolled } from "./live";
 import { problem } from "./model";
 import type { Condition } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
-import { Badge, Copy, Problem, Search, Toolbar, ViewYaml, fits, kubectl } from "./ui";
+import { Badge, Copy, ViewYaml, fits, kubectl } from "./ui";
 import { Details } from "./workspace";
 
 /** Seconds between two looks at the objects of a workspace. */
@@ -150,37 +150,35 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
     go(`${link("stuck", workspace)}?show=${encodeURIComponent(key)}`, "replace");
   };
   return (
-    <div class="split">
-      <section class="filled" aria-label="Stuck">
-        <Toolbar
-          title={workspace}
-          kubectl={kubectl(workspace, "get workspaces,apibindings")}
-          insula={`insula ws explain ${workspace}`}
-          live={polled.state === "stale" ? polled : tree.live}
-        >
-          <Search what="stuck" query={query} change={setQuery} />
-          <span class="faint" role="status">
-            {count(items.length)} stuck
-          </span>
-          <ViewYaml path={`/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apibindings?limit=50`} />
-        </Toolbar>
-        {tree.error !== undefined && <Problem error={tree.error} retry={() => void tree.load()} />}
-        <Grid
-          label="Stuck"
-          columns={columns}
-          rows={items}
-          keyOf={({ key }) => key}
-          choose={choose}
-          chosen={chosen}
-          empty={tree.loaded && objects ? `Nothing is stuck in ${workspace} and the workspaces below it.` : "Looking…"}
-        />
-      </section>
+    <Listing
+      label="Stuck"
+      head={{
+        title: workspace,
+        kubectl: kubectl(workspace, "get workspaces,apibindings"),
+        insula: `insula ws explain ${workspace}`,
+        yaml: `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apibindings?limit=50`,
+        live: polled.state === "stale" ? polled : tree.live,
+      }}
+      what="stuck"
+      query={query}
+      change={setQuery}
+      found={`${count(items.length)} stuck`}
+      error={tree.error}
+      retry={() => void tree.load()}
+      ready
+      columns={columns}
+      rows={items}
+      keyOf={({ key }) => key}
+      choose={choose}
+      chosen={chosen}
+      empty={tree.loaded && objects ? `Nothing is stuck in ${workspace} and the workspaces below it.` : "Looking…"}
+    >
       {shown?.object ? (
         <Chain workspace={workspace} object={shown.object} />
       ) : (
         <Details key={shown?.key ?? ""} path={shown?.key ?? ""} fresh={tree.nodes.get(shown?.key ?? "")?.workspace.revision ?? 0} />
       )}
-    </div>
+    </Listing>
   );
 }
 

@@ -149,7 +149,7 @@ export function kubectl(workspace: string, command: string): string {
   return `kubectl --server ${window.location.origin}/clusters/${workspace} ${command}`;
 }
 
-interface ToolbarProps {
+export interface ToolbarProps {
   title: ComponentChildren;
   /** The commands that show the same. */
   kubectl?: string;

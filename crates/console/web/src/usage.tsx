@@ -1,17 +1,18 @@
 // The use of a workspace and of those below it: objects, bytes, requests, and the limits.
 
 import { useState } from "preact/hooks";
-import { call } from "./api";
+import { ByResource } from "./amounts";
+import { call, pages } from "./api";
 import { bytes, count, counted } from "./format";
-import { Grid } from "./grid";
 import type { Column } from "./grid";
-import { usePolled } from "./live";
 import { LimitsOf } from "./limits";
+import { Listing } from "./listing";
+import { usePolled } from "./live";
 import { requests } from "./model";
 import type { Metered, ResourceUsage, WorkspaceUsage } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Bars, Problem, Search, Toolbar, fits, kubectl, save } from "./ui";
+import { Bars, Problem, fits, kubectl, save } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 30;
@@ -28,18 +29,8 @@ function writes({ metered }: WorkspaceUsage): number {
 }
 
 async function children(parent: string, hours: number, signal: AbortSignal): Promise<WorkspaceUsage[]> {
-  const found: WorkspaceUsage[] = [];
-  let pageToken = "";
-  do {
-    const page = await call<{ workspaces: WorkspaceUsage[]; nextPageToken: string }>(
-      "QuotaService/ListUsage",
-      { parent, hours, pageSize: 1000, pageToken },
-      signal,
-    );
-    found.push(...page.workspaces);
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
-  return found;
+  const items = ({ workspaces }: { workspaces: WorkspaceUsage[] }) => workspaces;
+  return pages("QuotaService/ListUsage", { parent, hours }, items, signal);
 }
 
 function csvOf(rows: WorkspaceUsage[]): string {
@@ -92,47 +83,47 @@ export function Usage({ place, home }: { place: Place; home: string }) {
     number("Sent", "84px", ({ metered }) => metered?.bytesOut ?? 0, bytes),
     number("Conversions", "104px", ({ metered }) => metered?.conversions ?? 0, count),
   ];
+  const tools = (
+    <>
+      <select aria-label="Span" value={hours} onChange={(event) => go(to(workspace, Number(event.currentTarget.value), chosen))}>
+        {SPANS.map(([span, text]) => (
+          <option key={span} value={span}>
+            {text}
+          </option>
+        ))}
+      </select>
+      <button type="button" disabled={!rows} onClick={() => save("usage.csv", csvOf(shown), "text/csv")}>
+        Save CSV
+      </button>
+    </>
+  );
   return (
-    <div class="split">
-      <section class="filled" aria-label="Usage">
-        <Toolbar
-          title={workspace}
-          kubectl={kubectl(workspace, "get logicalcluster cluster -o yaml")}
-          insula={`insula ws usage ${workspace} --children --hours ${hours}`}
-          yaml={`/clusters/${workspace}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster`}
-          live={live}
-        >
-          <Search what="workspaces" query={query} change={setQuery} />
-          <select aria-label="Span" value={hours} onChange={(event) => go(to(workspace, Number(event.currentTarget.value), chosen))}>
-            {SPANS.map(([span, text]) => (
-              <option key={span} value={span}>
-                {text}
-              </option>
-            ))}
-          </select>
-          <span class="faint" role="status">
-            {counted(shown.length, "workspace")}
-          </span>
-          <button type="button" disabled={!rows} onClick={() => save("usage.csv", csvOf(shown), "text/csv")}>
-            Save CSV
-          </button>
-        </Toolbar>
-        {error !== undefined && <Problem error={error} />}
-        {rows && (
-          <Grid
-            label="Usage"
-            columns={columns}
-            rows={shown}
-            keyOf={({ path }) => path}
-            chosen={chosen}
-            choose={({ path }) => go(to(workspace, hours, path), "replace")}
-            open={({ path }) => go(to(path, hours))}
-            empty={query ? "No workspace has these words." : `No workspace is directly below ${workspace}.`}
-          />
-        )}
-      </section>
+    <Listing
+      label="Usage"
+      head={{
+        title: workspace,
+        kubectl: kubectl(workspace, "get logicalcluster cluster -o yaml"),
+        insula: `insula ws usage ${workspace} --children --hours ${hours}`,
+        yaml: `/clusters/${workspace}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster`,
+        live,
+      }}
+      what="workspaces"
+      query={query}
+      change={setQuery}
+      found={counted(shown.length, "workspace")}
+      tools={tools}
+      error={error}
+      ready={rows !== undefined}
+      columns={columns}
+      rows={shown}
+      keyOf={({ path }) => path}
+      chosen={chosen}
+      choose={({ path }) => go(to(workspace, hours, path), "replace")}
+      open={({ path }) => go(to(path, hours))}
+      empty={query ? "No workspace has these words." : `No workspace is directly below ${workspace}.`}
+    >
       <One key={`${chosen || workspace} ${hours}`} workspace={chosen || workspace} hours={hours} />
-    </div>
+    </Listing>
   );
 }
 
@@ -225,42 +216,17 @@ function Rates({ metered, hours }: { metered: Metered[]; hours: number }) {
 function Resources({ resources }: { resources: ResourceUsage[] }) {
   const most = Math.max(1, ...resources.map(({ bytes: stored }) => stored));
   const sorted = [...resources].sort((a, b) => b.bytes - a.bytes);
+  const share = ({ bytes: stored }: ResourceUsage) => (
+    <span class="share short">
+      <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+        <rect width={Math.max(1, (stored / most) * 100)} height="8" rx="1.5" />
+      </svg>
+    </span>
+  );
   return (
     <section>
       <h3>Objects by resource</h3>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Resource</th>
-            <th scope="col" class="number">
-              Objects
-            </th>
-            <th scope="col" class="number">
-              Stored
-            </th>
-            <th scope="col">Share</th>
-          </tr>
-        </thead>
-        <tbody>
-          {sorted.map(({ group, resource, objects, bytes: stored }) => (
-            <tr key={`${resource}.${group}`}>
-              <td>
-                {resource}
-                {group && <span class="faint">.{group}</span>}
-              </td>
-              <td class="number">{count(objects)}</td>
-              <td class="number">{bytes(stored)}</td>
-              <td>
-                <span class="share short">
-                  <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-                    <rect width={Math.max(1, (stored / most) * 100)} height="8" rx="1.5" />
-                  </svg>
-                </span>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <ByResource resources={sorted} last={["Share", share]} />
     </section>
   );
 }

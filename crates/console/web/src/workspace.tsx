@@ -1,6 +1,7 @@
 // One workspace: its state, why it is not ready, what it uses, and how to reach it.
 
 import { useEffect, useState } from "preact/hooks";
+import { ByResource } from "./amounts";
 import { call } from "./api";
 import { bytes, count, utc } from "./format";
 import { requests } from "./model";
@@ -202,31 +203,7 @@ function Usage({ state, resources }: { state: State; resources: ResourceUsage[] 
           </dd>
         </dl>
       )}
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Resource</th>
-            <th scope="col" class="number">
-              Objects
-            </th>
-            <th scope="col" class="number">
-              Bytes
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {shown.map(({ group, resource, objects: some, bytes: size }) => (
-            <tr key={`${resource}.${group}`}>
-              <td>
-                {resource}
-                {group && <span class="faint">.{group}</span>}
-              </td>
-              <td class="number">{count(some)}</td>
-              <td class="number">{bytes(size)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <ByResource resources={shown} />
       {sorted.length > shown.length && <p class="faint">and {sorted.length - shown.length} more resources</p>}
     </section>
   );

@@ -136,6 +136,10 @@ pub fn load_over(base: Config, sources: Sources) -> Result<Config, ConfigError> 
         ("tls.caFile", &mut config.tls.ca_file),
         ("tls.clientCaFile", &mut config.tls.client_ca_file),
         ("frontProxy.caFile", &mut config.front_proxy.ca_file),
+        (
+            "consoleLogin.clientSecretFile",
+            &mut config.console_login.client_secret_file,
+        ),
     ] {
         *file = file.take().map(|path| absolute(path, key)).transpose()?;
     }
@@ -200,21 +204,15 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     for (key, amount) in [
-        ("historySeconds", config.watches.history_seconds),
-        ("historyMegabytes", config.watches.history_megabytes as u64),
-        ("bookmarkSeconds", config.watches.bookmark_seconds),
+        ("watches.historySeconds", config.watches.history_seconds),
+        ("watches.historyMegabytes", config.watches.history_megabytes as u64),
+        ("watches.bookmarkSeconds", config.watches.bookmark_seconds),
+        ("audit.queue", config.audit.queue as u64),
+        ("audit.maxMegabytes", config.audit.max_megabytes),
     ] {
         if amount == 0 {
-            return refuse(&format!("watches.{key}"), "must be at least 1".to_owned());
+            return refuse(key, "must be at least 1".to_owned());
         }
-    }
-    if config.audit.max_megabytes == 0 || config.audit.queue == 0 {
-        let key = if config.audit.queue == 0 {
-            "queue"
-        } else {
-            "maxMegabytes"
-        };
-        return refuse(&format!("audit.{key}"), "must be at least 1".to_owned());
     }
     if let Some((key, cause)) = etcd_mistake(config) {
         return refuse(key, cause.to_owned());
@@ -223,7 +221,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return refuse(key, cause);
     }
     let serving = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy);
-    if let Some((key, cause)) = serving.or_else(|| serving::host_mistake(config.host_pattern.as_deref())) {
+    let serving = serving.or_else(|| serving::host_mistake(config.host_pattern.as_deref()));
+    if let Some((key, cause)) = serving.or_else(|| config.console_login.mistake()) {
         return refuse(key, cause);
     }
     if let Err(cause) = crate::telemetry::filter(&config.log.level) {

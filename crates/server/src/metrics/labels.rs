@@ -144,7 +144,7 @@ pub(super) struct ClosedLabels {
 pub(crate) enum Purpose {
     /// An admission or conversion webhook.
     Webhook,
-    /// Discovery and keys of a token issuer.
+    /// Discovery, keys and sign-ins of a token issuer.
     Issuer,
     /// The content of a mounted workspace.
     Mount,

@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Request, Uri};
+use http::{Method, Request, request::Builder};
 use http_body_util::Full;
 use insula_access::issuers::Keyring;
 use insula_api::{ClusterName, Json};
@@ -110,38 +110,53 @@ impl IssuerKeys {
     async fn fetch(&self, issuer: &Issuer, cluster: Option<&ClusterName>) -> Result<Keys, String> {
         let root = ClusterName::root();
         let cluster = cluster.unwrap_or(&root);
-        let announced = self.get(issuer, cluster, &issuer.discovery_url).await?;
-        let announced: Json =
-            serde_json::from_slice(&announced).map_err(|_| format!("{} is not JSON", issuer.discovery_url))?;
-        if announced["issuer"] != *issuer.url {
-            return Err(format!(
-                "{} is the announcement of another issuer",
-                issuer.discovery_url
-            ));
-        }
+        let announced = self.announced(issuer, cluster).await?;
         let place = announced["jwks_uri"].as_str();
         let place = place.ok_or_else(|| format!("{} has no jwks_uri", issuer.discovery_url))?;
-        let keys = self.get(issuer, cluster, place).await?;
+        let keys = self.send(issuer, cluster, Request::get(place), Bytes::new()).await?;
         Keys::read(&keys)
     }
 
-    async fn get(&self, issuer: &Issuer, cluster: &ClusterName, url: &str) -> Result<Vec<u8>, String> {
+    /// Fetches the discovery document of an issuer.
+    pub(super) async fn announced(&self, issuer: &Issuer, cluster: &ClusterName) -> Result<Json, String> {
+        let request = Request::get(&*issuer.discovery_url);
+        let announced = self.send(issuer, cluster, request, Bytes::new()).await?;
+        let announced: Json =
+            serde_json::from_slice(&announced).map_err(|_| format!("{} is not JSON", issuer.discovery_url))?;
+        match announced["issuer"] == *issuer.url {
+            true => Ok(announced),
+            false => Err(format!(
+                "{} is the announcement of another issuer",
+                issuer.discovery_url
+            )),
+        }
+    }
+
+    /// Sends a request to a server of an issuer, and returns the answer.
+    pub(super) async fn send(
+        &self,
+        issuer: &Issuer,
+        cluster: &ClusterName,
+        request: Builder,
+        body: Bytes,
+    ) -> Result<Vec<u8>, String> {
         let by = match issuer.giver {
             Giver::Operator => &self.operators,
             Giver::Workspace => &*self.workspaces,
         };
-        let failed = |why: String| format!("Get {url:?}: {why}");
-        let uri: Uri = url
-            .parse()
-            .map_err(|_| failed("the URL cannot be understood".to_owned()))?;
+        let request = request.body(Full::new(body));
+        let request = request.map_err(|_| "the URL of the issuer cannot be understood".to_owned())?;
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let failed = |why: String| {
+            let name = if method == Method::POST { "Post" } else { "Get" };
+            format!("{name} {:?}: {why}", uri.to_string())
+        };
         if uri.scheme_str() != Some("https") {
             return Err(failed("https is the only scheme that is spoken".to_owned()));
         }
-        let request = Request::get(&uri).body(Full::new(Bytes::new()));
-        let request = request.map_err(|error| failed(error.to_string()))?;
         let ca = issuer.certificate_authority.as_ref();
         let sent = by.send(cluster, ca, request, DOCUMENT_BYTES_MAX);
-        let sent = measured(&by.metrics, Purpose::Issuer, &http::Method::GET, &uri, sent).await;
+        let sent = measured(&by.metrics, Purpose::Issuer, &method, &uri, sent).await;
         sent.map_err(failed)
     }
 
