@@ -6,6 +6,7 @@ mod support;
 use expect_test::{Expect, expect};
 use insula_conversion::proof::Search;
 use insula_conversion::{SURE, Suggestion, Suggestions, VersionSchema, suggest};
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -58,7 +59,12 @@ fn guessed(old: &Json, new: &Json, names: [&str; 2]) -> (Suggestions, Vec<String
         cases: 40,
         ..Search::default()
     };
-    let refused = found.try_out("example.io", (&versions.0, &versions.1), how, &mut |_| {});
+    let refused = found.try_out(
+        "example.io",
+        (&versions.0, &versions.1),
+        (how, &Meter::unbounded()),
+        &mut |_| {},
+    );
     (found, refused.iter().map(ToString::to_string).collect())
 }
 

@@ -6,6 +6,7 @@ use anyhow::{anyhow, bail};
 use insula_admission::publication::{self, Manifest};
 use insula_catalog::{Api, parts};
 use insula_conversion::Bundle;
+use insula_meter::Meter;
 use serde_json::Value;
 
 use crate::files::{self, Document, FolderOptions, text};
@@ -121,6 +122,9 @@ fn defaulted(mut document: Document) -> Document {
     document
 }
 
+/// The payer of what a command computes: its user.
+static USER: Meter = Meter::unbounded();
+
 impl Source {
     pub(crate) fn new(schema: Document, conversion: Option<Document>) -> Self {
         Source {
@@ -163,6 +167,7 @@ impl Source {
         Manifest {
             schema: &self.schema.value,
             conversion: self.conversion.as_ref().map(|conversion| &conversion.value),
+            meter: &USER,
         }
     }
 }

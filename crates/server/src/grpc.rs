@@ -93,7 +93,8 @@ impl Calls {
         if !json::is_json(&request) {
             return self.answer_call(api, (request, arrival), None).await;
         }
-        match json::into_call(request) {
+        let method = self.methods.get(request.uri().path());
+        match json::into_call(request, method.map_or(0, |method| method.bytes)) {
             Ok((call, form)) => {
                 let mut answered = self.answer_call(api, (call, arrival), Some(&form)).await;
                 answered.response = form.answered(answered.response).await;

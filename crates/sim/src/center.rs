@@ -63,6 +63,13 @@ impl Center {
         self.store.latest()
     }
 
+    /// Returns all objects as they were after some commits.
+    pub fn after(&self, commits: usize) -> Snapshot {
+        let last = commits.checked_sub(1).map(|last| self.log.lock().1[last][0].revision);
+        let snapshot = self.store.at_revision(last.unwrap_or(Revision(1)));
+        snapshot.expect("its history is never compacted")
+    }
+
     /// Returns the number of commits.
     pub fn commits(&self) -> usize {
         self.log.lock().1.len()

@@ -12,6 +12,9 @@ use std::{
     task::{Poll, Waker},
 };
 
+/// Commits before the start of a server that are in its history.
+const HISTORY_COMMITS: usize = 40;
+
 /// Writes of a commit.
 type Writes = Vec<(ObjectKey, Option<Arc<Object>>)>;
 
@@ -28,17 +31,27 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Loads all objects, as a server does when it starts.
-    pub fn load(center: &Arc<Center>) -> Arc<Mirror> {
-        let now = center.now();
-        let entries = now.range(&Scope::everything(), None, usize::MAX);
-        Arc::new(Mirror {
+    /// Loads all objects as they were some commits ago, and follows what came since, as a server
+    /// does when it starts. Returns the number of commits that are not in its history as well.
+    pub fn load(center: &Arc<Center>) -> (Arc<Mirror>, usize) {
+        let now = center.commits();
+        let begin = now.saturating_sub(HISTORY_COMMITS);
+        let before = center.after(begin);
+        let entries = before.range(&Scope::everything(), None, usize::MAX);
+        let mirror = Mirror {
             center: center.clone(),
-            mvcc: Mvcc::load(now.revision(), entries),
-            fed: Mutex::new(center.commits()),
+            mvcc: Mvcc::load(before.revision(), entries),
+            fed: Mutex::new(begin),
             torn: Mutex::default(),
             waiting: Mutex::default(),
-        })
+        };
+        mirror.feed(now - begin);
+        (Arc::new(mirror), begin)
+    }
+
+    /// Returns the oldest revision of its history.
+    pub fn floor(&self) -> Revision {
+        self.mvcc.floor()
     }
 
     /// Returns the number of commits that it lacks.

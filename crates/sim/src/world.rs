@@ -180,7 +180,7 @@ impl World {
     }
 
     fn start(&mut self, server: usize) {
-        let mirror = Mirror::load(&self.center);
+        let (mirror, watched) = Mirror::load(&self.center);
         let mut deps = Deps::new(
             mirror.clone(),
             self.time.clone(),
@@ -191,14 +191,14 @@ impl World {
             deps.team = Team::member(&run_name(server));
         }
         let deps = Arc::new(deps);
-        let latest = insula_store::Store::latest(&*mirror).revision();
-        let watch = insula_store::Store::watch(&*mirror, Scope::everything(), latest);
+        // As a client that goes on with its watch from before the start.
+        let watch = insula_store::Store::watch(&*mirror, Scope::everything(), mirror.floor());
         let has_begun = Arc::new(AtomicBool::new(false));
         self.servers[server] = Some(Server {
             deps: deps.clone(),
             mirror,
-            watch: watch.expect("the latest revision is there"),
-            watched: self.center.commits(),
+            watch: watch.expect("the history begins there"),
+            watched,
             has_begun: has_begun.clone(),
             runs: false,
         });

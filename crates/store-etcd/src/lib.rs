@@ -22,8 +22,8 @@
 //! returns the reason.
 //!
 //! Limits are etcd's defaults, see [`insula_store::TXN_OPS_MAX`] and
-//! [`insula_store::TXN_BYTES_MAX`]. A server that has just started knows no history from before its
-//! start.
+//! [`insula_store::TXN_BYTES_MAX`]. A server that has just started knows the history that etcd
+//! still has, up to a limit (see `resume.rs`).
 
 mod audit;
 pub mod baseline;
@@ -37,6 +37,7 @@ mod mirror;
 mod options;
 mod origin;
 mod relocation;
+mod resume;
 mod sessions;
 mod shared_reads;
 mod status;
@@ -50,15 +51,14 @@ pub use survey::{MemberStatus, survey};
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KvClient, TxnOp};
 use insula_api::{Revision, Scope};
 use insula_store::{
-    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Sharing, Snapshot, SnapshotError, Store, Txn,
 };
 use keys::Keys;
 use members::Members;
-use mirror::{Mirror, MirrorError};
+use mirror::MirrorError;
 use origin::Origin;
 use sessions::Sessions;
 use shared_reads::SharedReads;
-use status::Status;
 use std::{
     sync::{
         Arc,
@@ -119,6 +119,9 @@ fn describe_format(found: u64) -> String {
     format!("the store has format {found}, this version reads {FORMAT}; start the version that upgraded it")
 }
 
+/// The future that follows etcd, see [`EtcdStore::connect`].
+pub type Driver = BoxFuture<'static, Result<(), String>>;
+
 /// A store on etcd.
 pub struct EtcdStore {
     members: Arc<Members>,
@@ -134,10 +137,10 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// Reads everything under `prefix` (e.g. `/insula`). Returns the store and its driver, the
-    /// future that follows etcd. The caller spawns the driver; without it commits and snapshots
-    /// wait for ever. The driver ends when the store is closed, or with the reason why the store
-    /// can never be used again.
+    /// Reads everything under `prefix` (e.g. `/insula`), with the history that etcd still has.
+    /// Returns the store and its driver, the future that follows etcd. The caller spawns the
+    /// driver; without it commits and snapshots wait for ever. The driver ends when the store is
+    /// closed, or with the reason why the store can never be used again.
     ///
     /// # Errors
     /// [`ConnectError`] when etcd is unreachable, or a key under the prefix holds no object.
@@ -145,44 +148,27 @@ impl EtcdStore {
         endpoints: &[String],
         prefix: &str,
         options: Options,
-    ) -> Result<(EtcdStore, impl Future<Output = Result<(), String>> + Send + 'static), ConnectError> {
-        let unreachable = |reason: String| ConnectError::Etcd {
-            endpoints: endpoints.join(", "),
-            reason,
-        };
-        let keys = Keys::new(prefix);
-        let instance = options.instance;
+    ) -> Result<(EtcdStore, Driver), ConnectError> {
         let members = Arc::new(Members::new(endpoints, options));
         if let Some(reason) = members.refused_version().await {
             return Err(ConnectError::Version { reason });
         }
-        let (loaded, entries) = load::load_first(&members, &keys).await.map_err(|error| match error {
+        match Box::pin(Self::resume(&members, prefix)).await {
+            Ok(Some(opened)) => return Ok(opened),
+            Ok(None) => {}
+            // Whatever it is: if it is no matter of the past, the present meets it as well.
+            Err(reason) => tracing::info!(reason, "etcd's history is not read; watches from before list again"),
+        }
+        let opened = Self::open(&members, prefix, None).await.map_err(|error| match error {
             MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
             MirrorError::Format(found) => ConnectError::Format { found },
-            other => unreachable(other.to_string()),
+            other => ConnectError::Etcd {
+                endpoints: endpoints.join(", "),
+                reason: other.to_string(),
+            },
         })?;
-        let origin = Arc::new(Origin {
-            cluster: loaded.cluster,
-            mvcc: Mvcc::load(loaded.revision, entries),
-            status: Arc::new(Status::default()),
-        });
-        let sessions = Arc::new(Sessions::new(instance, keys.clone(), loaded.last));
-        let mirror = Mirror {
-            origin: origin.clone(),
-            members: members.clone(),
-            sessions: sessions.clone(),
-            keys: keys.clone(),
-        };
-        let store = EtcdStore {
-            members,
-            origin,
-            sessions,
-            keys,
-            format: loaded.format,
-            current: SharedReads::new(REVISION_READS),
-            tick: tokio::sync::Mutex::default(),
-        };
-        Ok((store, mirror.run()))
+        let (store, mirror, _) = opened;
+        Ok((store, Box::pin(mirror.run())))
     }
 
     /// Returns the format that the store was marked with when it was opened; `None` for a store

@@ -26,6 +26,8 @@ const DECODED_MAX: usize = 2;
 /// Knowledge about a load beside the objects.
 pub(crate) struct Loaded {
     pub(crate) revision: Revision,
+    /// etcd's revision when the load began.
+    pub(crate) now: Revision,
     pub(crate) cluster: u64,
     /// The latest transaction.
     pub(crate) last: Option<Mark>,
@@ -33,8 +35,13 @@ pub(crate) struct Loaded {
     pub(crate) format: Option<u64>,
 }
 
-/// Loads from a member that answers, and deletes sessions that killed servers left behind.
-pub(crate) async fn load_first(members: &Members, keys: &Keys) -> Result<(Loaded, Vec<Entry>), MirrorError> {
+/// Loads from a member that answers, at a revision or the present one, and deletes sessions that
+/// killed servers left behind.
+pub(crate) async fn load_first(
+    members: &Members,
+    keys: &Keys,
+    at: Option<Revision>,
+) -> Result<(Loaded, Vec<Entry>), MirrorError> {
     let options = members.options();
     let read = |kv: KvClient| read_header(kv, keys.tick());
     members
@@ -47,10 +54,10 @@ pub(crate) async fn load_first(members: &Members, keys: &Keys) -> Result<(Loaded
         entries.extend::<Vec<Entry>>(page);
         Ok(())
     };
-    let loaded = load(&member.kv, (keys, &options.executor), take).await;
+    let loaded = load(&member.kv, at, (keys, &options.executor), take).await;
     match &loaded {
         Ok(loaded) => {
-            let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);
+            let cleaned = sessions::delete_stale(keys, member.kv, loaded.now);
             let reason = match options.timeout(options.attempt_timeout, cleaned).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.to_string()),
@@ -69,17 +76,22 @@ pub(crate) async fn load_first(members: &Members, keys: &Keys) -> Result<(Loaded
     loaded.map(|loaded| (loaded, entries))
 }
 
-/// Reads everything at one revision, in pages of no order: the ranges of keys beside one another.
-/// Passes the revision and the number of the cluster with the objects of each page.
+/// Reads everything at one revision, the present one if none is given, in pages of no order: the
+/// ranges of keys beside one another. Passes the revision and the number of the cluster with the
+/// objects of each page.
 pub(crate) async fn load(
     kv: &KvClient,
+    at: Option<Revision>,
     (keys, executor): (&Keys, &BlockingExecutor),
     mut take: impl FnMut(Revision, u64, Vec<Entry>) -> Result<(), MirrorError>,
 ) -> Result<Loaded, MirrorError> {
     let mut kv = kv.clone();
-    let begin = kv.get(keys.slotted(), None).await?;
+    let given = at.map(|at| i64::try_from(at.0).unwrap_or(i64::MAX));
+    let options = given.map(|given| GetOptions::new().with_revision(given));
+    let begin = kv.get(keys.slotted(), options).await?;
     let header = begin.header().map(|header| (header.revision(), header.cluster_id()));
-    let (at, cluster) = header.unwrap_or_default();
+    let (now, cluster) = header.unwrap_or_default();
+    let at = given.unwrap_or(now);
     if let (Some(slotted), None) = (begin.kvs().first(), keys.slots_began()) {
         keys.begin_slots(Revision(slotted.mod_revision().unsigned_abs()));
     }
@@ -101,6 +113,7 @@ pub(crate) async fn load(
     }
     Ok(Loaded {
         revision,
+        now: Revision(now.unsigned_abs()),
         cluster,
         last: newest_mark(&mut kv, keys, at).await?,
         format,

@@ -267,7 +267,7 @@ impl Mirror {
         };
         let loaded = tokio::select! {
             biased;
-            loaded = load(&member.kv, (&self.keys, &options.executor), merge) => loaded?,
+            loaded = load(&member.kv, None, (&self.keys, &options.executor), merge) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
         };
         self.sessions

@@ -5,6 +5,7 @@
 //! they do), so that no case expects revisions without gaps.
 
 mod commits;
+mod restarts;
 mod views;
 mod watches;
 
@@ -76,6 +77,8 @@ pub async fn run_case(name: &str, store: Arc<dyn Store>) {
         "{name}: hangs"
     );
 }
+
+pub use restarts::a_restart_keeps_history;
 
 fn widgets() -> ResourceId {
     ResourceId::local("example.io", "widgets")

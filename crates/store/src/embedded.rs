@@ -6,10 +6,10 @@
 //! commit ─┘                   └ while the next batch forms ─┘
 //! ```
 //!
-//! No commit is visible or acknowledged before it is on disk. All objects are in memory. The file
-//! is read at open only, and the history before that is not known: watches go on from the revision
-//! at open, older ones are gone. After a failed write or fsync the contents of the disk are
-//! uncertain: this process never writes again, and a restart reads what the disk holds.
+//! No commit is visible or acknowledged before it is on disk. All objects are in memory. The files
+//! are read at open only, with the newest history (see `tail.rs`): watches from there go on, older
+//! ones are gone. After a failed write or fsync the contents of the disk are uncertain: this
+//! process never writes again, and a restart reads what the disk holds.
 
 mod backend;
 pub(crate) mod checksum;
@@ -20,9 +20,10 @@ mod lock;
 mod record;
 mod reserve;
 mod restore;
+mod tail;
 
 use crate::{
-    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Entry, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
     embedded::{
         backend::Shared,
         committer::{Job, Status},
@@ -30,7 +31,9 @@ use crate::{
         file::{Disks, Loaded, ObjectFile},
         lock::{DirLock, private_file},
         reserve::Reserve,
+        tail::Tail,
     },
+    plan::{Step, undo},
 };
 use insula_api::{Clock, Revision, Scope};
 use parking_lot::Mutex;
@@ -59,6 +62,8 @@ pub struct Options {
     /// Bytes of disk space that are reserved for a full disk, so that deletions are still taken. 0
     /// for none.
     pub reserve_bytes: u64,
+    /// Bytes of disk space of a new file for the newest history. 0 for none.
+    pub history_bytes: u64,
     /// Clock that times flushes, for metrics. Without one they are not timed.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -70,6 +75,7 @@ impl Default for Options {
             cache_bytes: 16 << 20,
             queue: 4096,
             reserve_bytes: 0,
+            history_bytes: 64 << 20,
             clock: None,
         }
     }
@@ -126,6 +132,9 @@ pub enum OpenError {
     Inconsistent(String),
 }
 
+/// Commits of the history on disk that are applied at once.
+const COMMITS_AT_ONCE: usize = 1000;
+
 /// Advice against damage.
 const RESTORE: &str = "Nothing of it is served; restore a backup (insula backup restore)";
 
@@ -156,7 +165,7 @@ pub struct EmbeddedStore {
 
 /// Opens the record and the objects of a directory. The record is made first, so that objects
 /// without one are either of an older format or have lost it.
-fn open_files(dir: &Path, reserve_bytes: u64) -> Result<Disks, OpenError> {
+fn open_files(dir: &Path, options: &Options) -> Result<Disks, OpenError> {
     let open = |name: &str| {
         let path = dir.join(name);
         let opened = private_file(&path).and_then(|file| {
@@ -175,7 +184,11 @@ fn open_files(dir: &Path, reserve_bytes: u64) -> Result<Disks, OpenError> {
         ));
     }
     Ok(Disks {
-        reserve: open_reserve(Box::new(AllocatedFile(FileDisk(open("reserve")?))), reserve_bytes)?,
+        reserve: open_reserve(
+            Box::new(AllocatedFile(FileDisk(open("reserve")?))),
+            options.reserve_bytes,
+        )?,
+        history: Tail::new(Box::new(FileDisk(open("history")?)), options.history_bytes),
         record: Box::new(FileDisk(open("acknowledged")?)),
         objects: Box::new(FileDisk(open("objects.redb")?)),
     })
@@ -203,6 +216,23 @@ fn open_guarded(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
     })
 }
 
+/// Returns the state of objects with the history of the last commits.
+fn with_history(revision: Revision, entries: Vec<Entry>, steps: Vec<Step>) -> Arc<Mvcc> {
+    match undo(entries, &steps) {
+        Ok((before, commits)) => {
+            let begin = commits.first().map_or(revision, |first| Revision(first.revision.0 - 1));
+            let mvcc = Mvcc::load(begin, before);
+            let mut commits = commits.into_iter().peekable();
+            while commits.peek().is_some() {
+                mvcc.apply(commits.by_ref().take(COMMITS_AT_ONCE).collect());
+            }
+            mvcc
+        }
+        // Without the history; watches from before list again.
+        Err(entries) => Mvcc::load(revision, entries),
+    }
+}
+
 impl EmbeddedStore {
     /// Opens the store in a directory, which is created (mode 0700) if it is missing. Blocks while
     /// it reads all objects.
@@ -211,22 +241,24 @@ impl EmbeddedStore {
     /// [`OpenError`] when the directory is in use, unreadable or damaged.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir, &options.holder)?;
-        let disks = open_files(dir, options.reserve_bytes)?;
+        let disks = open_files(dir, &options)?;
         let loaded = open_guarded(disks, options.cache_bytes)?;
         Self::start(loaded, Some(lock), &options)
     }
 
     /// Opens the store on disks of the caller, for fault tests and the simulator. Nobody else may
     /// use these disks. The third one holds the reserve; its length is space that the others cannot
-    /// use.
+    /// use. The last one holds the newest history.
     ///
     /// # Errors
     /// [`OpenError`] when the disks are unreadable or damaged.
-    pub fn open_on([objects, record, reserve]: [Box<dyn Disk>; 3], options: Options) -> Result<Self, OpenError> {
+    pub fn open_on(disks: [Box<dyn Disk>; 4], options: Options) -> Result<Self, OpenError> {
+        let [objects, record, reserve, history] = disks;
         let disks = Disks {
             objects,
             record,
             reserve: open_reserve(reserve, options.reserve_bytes)?,
+            history: Tail::new(history, options.history_bytes),
         };
         let loaded = open_guarded(disks, options.cache_bytes)?;
         Self::start(loaded, None, &options)
@@ -242,9 +274,10 @@ impl EmbeddedStore {
             file,
             revision,
             entries,
+            steps,
             upgraded_from,
         } = loaded;
-        let mvcc = Mvcc::load(revision, entries);
+        let mvcc = with_history(revision, entries, steps);
         let (reserve, shared) = (file.reserve().clone(), file.shared().clone());
         if let Some(clock) = &options.clock {
             shared.time_syncs(clock.clone());
@@ -334,7 +367,18 @@ impl Store for EmbeddedStore {
     }
 
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>> {
-        Box::pin(async move { self.mvcc.compact(upto) })
+        Box::pin(async move {
+            if upto <= self.mvcc.applied() {
+                // On disk before anybody sees it, so that a crash does not bring the history back.
+                let (noted, done) = oneshot::channel();
+                let jobs = self.jobs.as_ref().expect("the queue is there until drop");
+                // A store that has stopped writes nothing any more.
+                if jobs.send(Job::Compact { upto, noted }).await.is_ok() {
+                    let _ = done.await;
+                }
+            }
+            self.mvcc.compact(upto)
+        })
     }
 
     fn health(&self) -> Result<(), String> {

@@ -34,7 +34,7 @@ impl MemoryStore {
         let next = Revision(self.mvcc.applied().0 + 1);
         match decide(&self.mvcc, &mut Overlay::default(), txn, next)? {
             Decision::Nothing => Ok(self.mvcc.applied()),
-            Decision::Commit(commit) => {
+            Decision::Commit(commit, _) => {
                 self.mvcc.apply(vec![commit]);
                 Ok(next)
             }

@@ -119,12 +119,6 @@ impl Model {
         Ok(())
     }
 
-    /// Drops the history, as a restart of an engine that keeps only the newest state does.
-    pub fn restart(&mut self) {
-        let latest = self.latest().0;
-        self.history = self.history.split_off(&latest);
-    }
-
     /// Returns the objects of a scope at a revision, in key order.
     ///
     /// # Errors

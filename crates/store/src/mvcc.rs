@@ -109,9 +109,14 @@ impl Mvcc {
         }
     }
 
-    /// Takes on other rules by which clusters share memory.
+    /// Takes on other rules by which clusters share memory. History beyond them is given up at
+    /// once.
     pub fn share(&self, sharing: Sharing) {
-        self.state.write().share(sharing);
+        let mut state = self.state.write();
+        state.share(sharing);
+        state.cap_history();
+        let bytes_max = state.history_bytes_max;
+        self.trim_to(&mut state, bytes_max);
     }
 
     /// Waits until `revision` is applied.

@@ -7,6 +7,7 @@ use crate::{
     history::{History, cost},
     indexes::Indexes,
     log::{Change, Log, Prior},
+    plan::Pending,
     usage::{Sharing, Usages},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
@@ -44,7 +45,7 @@ pub(crate) struct State {
     /// The changes in `log` by cluster, with their cost.
     pub(crate) history: History,
     /// Bytes that the history may have.
-    history_bytes_max: usize,
+    pub(crate) history_bytes_max: usize,
     /// The newest changes in `log`, which no cap takes: their number, and their cost in bytes.
     recent: (usize, usize),
 }
@@ -144,6 +145,16 @@ impl State {
     pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
         let newest = &self.keys.get(encoded)?.newest;
         newest.object.as_ref().map(|_| (newest.revision, newest.created))
+    }
+
+    /// Returns the object of an encoded key with its revisions.
+    pub(crate) fn newest(&self, encoded: &[u8]) -> Option<Pending> {
+        let newest = &self.keys.get(encoded)?.newest;
+        newest.object.clone().map(|object| Pending {
+            revision: newest.revision,
+            created: newest.created,
+            object,
+        })
     }
 
     pub(crate) fn write(&mut self, revision: Revision, mut key: ObjectKey, object: Option<Arc<Object>>) {

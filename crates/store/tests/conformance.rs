@@ -63,3 +63,11 @@ fn every_case_runs_under_its_name() {
         conformance::CASES.iter().map(|(name, _)| *name).collect::<Vec<_>>()
     );
 }
+
+#[test]
+fn a_restart_keeps_history() {
+    let dir = tempfile::tempdir().unwrap();
+    block_on(conformance::a_restart_keeps_history(async || {
+        Arc::new(EmbeddedStore::open(dir.path(), Options::default()).unwrap()) as Arc<dyn Store>
+    }));
+}

@@ -124,6 +124,21 @@ fn read_back(dir: &Path) -> (Revision, BTreeMap<u64, Revision>) {
     (view.revision(), whole.collect())
 }
 
+/// Every transaction that a watch from the begin of the store shows, and its revision.
+fn watched(dir: &Path) -> BTreeMap<u64, Revision> {
+    let store = EmbeddedStore::open(dir, Options::default()).unwrap();
+    let mut cursor = store.watch(Scope::everything(), Revision(1)).unwrap();
+    let mut seen = BTreeMap::new();
+    while cursor.position() < store.latest().revision() {
+        for change in cursor.try_next().unwrap() {
+            let object = change.new.as_ref().expect("nothing is deleted");
+            let txn = object.body_value()["spec"]["txn"].as_u64().unwrap();
+            assert_eq!(*seen.entry(txn).or_insert(change.revision), change.revision);
+        }
+    }
+    seen
+}
+
 #[test]
 fn killed_writers_lose_nothing() {
     let mut seed = UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
@@ -139,6 +154,7 @@ fn killed_writers_lose_nothing() {
         assert!(!fresh.is_empty());
         acknowledged.extend(fresh);
         let (latest, found) = read_back(dir.path());
+        assert_eq!(watched(dir.path()), found, "the history is whole in round {round}");
         for (txn, revision) in &acknowledged {
             assert_eq!(
                 found.get(txn),

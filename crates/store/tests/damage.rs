@@ -72,9 +72,10 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// The disks of a store without a reserve.
-fn boxed(objects: &MemoryDisk, record: &MemoryDisk) -> [Box<dyn Disk>; 3] {
-    [objects.clone(), record.clone(), MemoryDisk::default()].map(|disk| Box::new(disk) as Box<dyn Disk>)
+/// The disks of a store without a reserve, and without a history from before.
+fn boxed(objects: &MemoryDisk, record: &MemoryDisk) -> [Box<dyn Disk>; 4] {
+    let [reserve, history] = [(); 2].map(|()| MemoryDisk::default());
+    [objects.clone(), record.clone(), reserve, history].map(|disk| Box::new(disk) as Box<dyn Disk>)
 }
 
 /// The bytes of both files.

@@ -7,6 +7,7 @@ use insula_store::{
     embedded::{Disk, EmbeddedStore, Options},
 };
 use std::{
+    collections::BTreeMap,
     io,
     sync::{Arc, Mutex},
 };
@@ -163,22 +164,25 @@ fn transaction(n: u64) -> Txn {
     }
 }
 
-/// The disks of a store: its objects, and its record of what was acknowledged.
+/// The disks of a store: its objects, its record of what was acknowledged, and its history.
 #[derive(Clone, Default)]
 struct Disks {
     objects: FaultDisk,
     record: FaultDisk,
+    history: FaultDisk,
 }
 
 impl Disks {
-    fn boxed(&self) -> [Box<dyn Disk>; 3] {
-        [self.objects.clone(), self.record.clone(), FaultDisk::default()].map(|disk| Box::new(disk) as Box<dyn Disk>)
+    fn boxed(&self) -> [Box<dyn Disk>; 4] {
+        let reserve = FaultDisk::default();
+        [&self.objects, &self.record, &reserve, &self.history].map(|disk| Box::new(disk.clone()) as Box<dyn Disk>)
     }
 
     fn cut_power(&self, seed: u64) -> Disks {
         Disks {
             objects: self.objects.cut_power(seed),
             record: self.record.cut_power(seed),
+            history: self.history.cut_power(seed + 1),
         }
     }
 }
@@ -245,20 +249,52 @@ fn a_failed_flush_stops_the_store() {
     }
 }
 
+/// Checks the history since any revision: it is gone, or each change in it is what was written.
+/// Returns the number of revisions from which it goes on.
+fn known_history(store: &EmbeddedStore, written: &BTreeMap<Revision, u64>) -> usize {
+    let latest = store.latest().revision();
+    let n = |object: &Object| object.body_value()["spec"]["n"].as_u64().unwrap();
+    let known = (1..latest.0).filter(|after| {
+        let Ok(mut cursor) = store.watch(Scope::everything(), Revision(*after)) else {
+            return false;
+        };
+        let changes = cursor.try_next().unwrap();
+        let revisions: Vec<u64> = changes.iter().map(|change| change.revision.0).collect();
+        let want = (after + 1..=latest.0).flat_map(|revision| [revision; KEYS]);
+        assert_eq!(revisions, want.collect::<Vec<_>>());
+        for change in changes {
+            assert_eq!(
+                Some(n(change.new.as_deref().unwrap())),
+                written.get(&change.revision).copied()
+            );
+            let old = change.old.as_ref().map(|old| (n(&old.object), old.revision.0));
+            let before = Revision(change.revision.0 - 1);
+            assert_eq!(old, written.get(&before).map(|before| (*before, change.revision.0 - 1)));
+        }
+        true
+    });
+    known.count()
+}
+
 #[test]
 fn power_cuts_tear_no_transaction() {
+    let mut known = 0;
     for seed in 0..150 {
         let mut draw = Draw(seed);
         let mut disk = Disks::default();
         let mut acknowledged = None;
-        let mut n = 0;
+        let (mut n, mut written) = (0, BTreeMap::new());
         for _ in 0..4 {
             let store = open(&disk);
             let found = read_back(&store);
             assert!(found >= acknowledged, "seed {seed}: {found:?} after {acknowledged:?}");
+            written.extend(found.map(|(n, revision)| (revision, n)));
+            known += known_history(&store, &written);
             for _ in 0..draw.below(6) {
                 n += 1;
-                acknowledged = Some((n, now(store.commit(transaction(n))).unwrap()));
+                let revision = now(store.commit(transaction(n))).unwrap();
+                acknowledged = Some((n, revision));
+                written.insert(revision, n);
             }
             // The last one is cut off between its writes and its flush.
             {
@@ -268,10 +304,12 @@ fn power_cuts_tear_no_transaction() {
             n += 1;
             if let Ok(revision) = now(store.commit(transaction(n))) {
                 acknowledged = Some((n, revision));
+                written.insert(revision, n);
             }
             disk = disk.cut_power(draw.below(u64::MAX >> 33));
         }
     }
+    assert!(known > 0, "some cuts leave a history");
 }
 
 /// A disk as redb sees it.
@@ -340,7 +378,7 @@ fn format_1_is_upgraded_whenever_the_power_goes() {
         for seed in 0..8 {
             let disks = Disks {
                 objects: old.cut_power(seed),
-                record: FaultDisk::default(),
+                ..Disks::default()
             };
             disks.objects.0.lock().unwrap().fail_flush = Some(nth);
             // Where no flush fails it is open, and killed.

@@ -288,9 +288,8 @@ proptest! {
         let mut world = World { store: open(), model: Model::new(Revision(1)), followers: vec![], held: vec![] };
         for op in &ops {
             if let Op::Restart = op {
-                let World { store, mut model, .. } = world;
+                let World { store, model, .. } = world;
                 drop(store);
-                model.restart();
                 world = World { store: open(), model, followers: vec![], held: vec![] };
             }
             world.step(op);

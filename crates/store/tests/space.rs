@@ -96,13 +96,13 @@ impl Disk for File {
 }
 
 struct Machine {
-    files: [File; 3],
+    files: [File; 4],
 }
 
 impl Machine {
     fn with(capacity: usize) -> Self {
         let space = Arc::new(Mutex::new(Space { capacity, used: 0 }));
-        let files = [false, false, true].map(|allocates| File {
+        let files = [false, false, true, false].map(|allocates| File {
             bytes: Arc::default(),
             space: space.clone(),
             allocates,

@@ -31,6 +31,18 @@ fn refused(answer: &Answer, code: u16, reason: &str, text: &str) {
     assert!(message.contains(text), "{message}");
 }
 
+/// Methods of the admin API in JSON: the server reads on there as well.
+#[test]
+fn calls_in_json_have_limits() {
+    let (server, call) = (shared(), "/insula.admin.v1.ConversionService/SuggestRules");
+    let kind = [("content-type", "application/json")];
+    for megabytes in [4, 9] {
+        let body = format!("{{\"workspace\": \"{}\"}}", "a".repeat(megabytes << 20));
+        let answer = server.admin().try_send("POST", call, &kind, body.into()).unwrap();
+        assert_eq!((answer.code, &answer.body["code"]), (413, &json!("resource_exhausted")));
+    }
+}
+
 #[test]
 fn request_bodies_have_limits() {
     let server = shared();

@@ -1,6 +1,7 @@
 //! `insula start`: files of the first start, refusals of a second one, and the shutdown.
 
 mod drain;
+mod history;
 mod refused;
 
 use std::{
@@ -426,75 +427,4 @@ fn the_ready_line_means_readyz_succeeds() {
     admin.get("/readyz").expect(200);
     let (path, _) = ready_workspace(&admin, "root", "first", json!({}));
     admin.in_workspace(&path).get("/api/v1/namespaces/default").expect(200);
-}
-
-/// History need not survive a process, but the client must not miss an event: either the watch
-/// reports the deletion, or the server asks the client to list again.
-#[test]
-fn a_watch_from_before_a_restart_misses_nothing() {
-    let mut server = Server::start();
-    let admin = server.admin().in_workspace("root");
-    let made = admin.post(MAPS, &config_map("short")).expect(201);
-    let version = made["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-    admin.delete(&format!("{MAPS}/short")).expect(200);
-    server.kill9();
-    let server = server.restart();
-    let admin = server.admin().in_workspace("root");
-    let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
-    let refused = admin.try_send(
-        "GET",
-        &format!("{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"),
-        &[],
-        Vec::new().into(),
-    );
-    assert!([200, 410].contains(&refused.unwrap().code));
-    admin.post(MAPS, &config_map("later")).expect(201);
-    let first = admin.watch(&watch, Some).unwrap();
-    match first["type"].as_str() {
-        Some("DELETED") => assert_eq!(first["object"]["metadata"]["name"], "short"),
-        Some("ERROR") => assert_eq!(
-            (&first["object"]["code"], &first["object"]["reason"]),
-            (&json!(410), &json!("Expired"))
-        ),
-        _ => panic!("{first}"),
-    }
-}
-
-/// Pages that began before a restart continue from the present, with the token in the refusal.
-/// Lists at revisions of that time get a 410. (A 200 would do as well, from a store that keeps its
-/// history.)
-#[test]
-fn continue_tokens_outlive_a_restart() {
-    let mut server = Server::start();
-    let admin = server.admin().in_workspace("root");
-    for name in ["a", "b", "c", "d", "e"] {
-        admin.post(MAPS, &config_map(&format!("page-{name}"))).expect(201);
-    }
-    let page = admin.get(&format!("{MAPS}?limit=3")).expect(200);
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let (token, version) = (
-        text(&page["metadata"]["continue"]),
-        text(&page["metadata"]["resourceVersion"]),
-    );
-    let seen = page["items"].as_array().unwrap().len();
-    admin.post(MAPS, &config_map("written-meanwhile")).expect(201);
-    server.kill9();
-    let server = server.restart();
-    let admin = server.admin().in_workspace("root");
-    let late = admin.get(&format!("{MAPS}?limit=500&continue={token}")).expect(410);
-    assert_eq!(late["reason"], "Expired");
-    assert!(text(&late["message"]).contains("use the continue token in this response"));
-    let token = text(&late["metadata"]["continue"]);
-    let rest = admin.get(&format!("{MAPS}?limit=500&continue={token}")).expect(200);
-    let whole = admin.get(MAPS).expect(200);
-    let count = |list: &Value| list["items"].as_array().unwrap().len();
-    assert_eq!(seen + count(&rest), count(&whole));
-    assert_eq!(rest["items"][0], whole["items"][seen]);
-    let exact = admin
-        .get(&format!("{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"))
-        .expect(410);
-    assert_eq!(
-        exact["message"],
-        "The resourceVersion for the provided list is too old."
-    );
 }

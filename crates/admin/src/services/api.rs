@@ -123,7 +123,8 @@ impl ApiService for AdminService {
             session.may_read_published(&located)?;
         }
         let (snapshot, cluster, path) = (session.snapshot.clone(), located.cluster.clone(), located.path.clone());
-        let compared = move || diff(&snapshot, (&cluster, &path), request);
+        let meter = session.caller.work().clone();
+        let compared = move || diff(&snapshot, (&cluster, &path), request, &meter);
         let found: Vec<Difference> = self.run_blocking(&session, &located, compared).await?;
         Ok(Response::new(DiffApiResponse {
             header: session.header(),
@@ -157,7 +158,7 @@ impl ApiService for AdminService {
         let tried = move || {
             let trials = match request.manifests.is_empty() {
                 true => trial::of_offer(&registry, &snapshot, &cluster, &export)?,
-                false => trial::of_manifests(&registry, &snapshot, &cluster, &export, request.manifests)?,
+                false => trial::of_manifests(&registry, &snapshot, (&cluster, &export), request.manifests, &meter)?,
             };
             trial::run((&snapshot, &names), &trials, &page, ("", &meter))
         };
@@ -416,8 +417,8 @@ impl ApiService for AdminService {
         let snapshot = page.snapshot(&session).await?;
         let revision = snapshot.revision();
         let names = session.names(&snapshot)?;
-        let meter = request.count_objects.then(|| session.caller.work().clone());
-        let listed = move || consumers::page((&snapshot, &names), &export, &page, meter.as_ref());
+        let (meter, detail) = (session.caller.work().clone(), consumers::detail(&request));
+        let listed = move || consumers::page((&snapshot, &names), &export, &page, (detail, &meter));
         let (consumers, next_page_token) = self.run_blocking(&session, &located, listed).await?;
         Ok(Response::new(ListConsumersResponse {
             header: session.header_at(revision),
@@ -454,8 +455,9 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.locate_trial(&request.workspace, false)?;
+        let meter = session.caller.work().clone();
         let findings = move || {
-            let sources = manifests::sources("manifests", request.manifests)?;
+            let sources = manifests::sources("manifests", request.manifests, &meter)?;
             let findings = sources.iter().flat_map(|source| lint(source.name(), source.manifest()));
             Ok(findings.map(finding).collect())
         };

@@ -10,9 +10,10 @@ use crate::{
     status,
 };
 use insula_api::{FieldError, Json, Verb, names::groups};
-use insula_catalog::{Api, compile};
+use insula_catalog::{Api, Error, compile};
 use insula_conversion::{Cause, LossPolicy};
 use insula_meter::Meter;
+use insula_pipeline::Refusal;
 use insula_proto::{
     admin::v1::{
         ConvertRequest, ConvertResponse, FieldViolation, GetCoverageRequest, GetCoverageResponse,
@@ -45,7 +46,7 @@ impl ConversionService for AdminService {
             }
             false => {
                 check_alone("", request.schema.as_ref(), request.rules.as_ref())?;
-                let sources = manifests::sources("manifests", request.manifests)?;
+                let sources = manifests::sources("manifests", request.manifests, &meter)?;
                 let (mut violations, mut warnings) = (Vec::new(), Vec::new());
                 for source in &sources {
                     let fields = |errors: &[FieldError]| source.positions().violations(errors);
@@ -80,7 +81,7 @@ impl ConversionService for AdminService {
         let meter = session.caller.work().clone();
         let converted = move || {
             let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
-            convert(&source.compile_for(&sent)?, &sent, &to_version, &meter)
+            convert(&source.compile_for(&sent, &meter)?, &sent, &to_version, &meter)
         };
         let answer = self.run_blocking(&session, &located, converted).await?;
         Ok(Response::new(ConvertResponse {
@@ -102,7 +103,8 @@ impl ConversionService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.locate_trial(&request.workspace, false)?;
-        let drafts = move || rules::drafts(request);
+        let meter = session.caller.work().clone();
+        let drafts = move || rules::drafts(request, &meter);
         let (drafts, conversion) = self.run_blocking(&session, &located, drafts).await?;
         Ok(Response::new(SuggestRulesResponse {
             header: session.header(),
@@ -121,7 +123,8 @@ impl ConversionService for AdminService {
             Some(get_coverage_request::Source::Stored(stored)) => session.source_of(&stored)?,
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
-        let covered = move || Ok(rules::coverage(&source.compile_one()?));
+        let meter = session.caller.work().clone();
+        let covered = move || Ok(rules::coverage(&source.compile_one(&meter)?));
         let directions = self.run_blocking(&session, &located, covered).await?;
         Ok(Response::new(GetCoverageResponse {
             header: session.header(),
@@ -195,8 +198,13 @@ impl AdminService {
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
         let entered = self.enter(session, &located.cluster).await?;
-        let span = tracing::info_span!("conversion");
-        let work = move || span.in_scope(work);
+        let (span, meter) = (tracing::info_span!("conversion"), session.caller.work().clone());
+        let work = move || {
+            let done = span.in_scope(work);
+            // Of work that has ended nothing is a verdict.
+            let is_whole = meter.check().map_err(|ended| Refusal::Verb(Error::Ended(ended)));
+            is_whole.map_err(|ended| status::refused(&ended)).and(done)
+        };
         let done = entered.run(self.workers.run(&located.cluster, work)).await;
         done.unwrap_or_else(|| Err(Status::unavailable("the server is shutting down")))
     }

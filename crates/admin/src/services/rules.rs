@@ -16,6 +16,7 @@ use insula_admission::publication::{Draft, Manifest, NoVersions, Side, draft, ve
 use insula_api::{Json, Revision, Verb};
 use insula_catalog::Api;
 use insula_conversion::{SURE, field_coverage};
+use insula_meter::Meter;
 use insula_proto::{
     admin::v1::{
         CoverageDirection, FieldCoverage, ListConversionFailuresRequest, MadeField, RuleDraft, SuggestRulesRequest,
@@ -29,15 +30,16 @@ use std::sync::Arc;
 use tonic::Status;
 
 /// Drafts rules. Returns the drafts, and an APIConversion with all their rules.
-pub(super) fn drafts(request: SuggestRulesRequest) -> Result<(Vec<RuleDraft>, Struct), Status> {
+pub(super) fn drafts(request: SuggestRulesRequest, meter: &Meter) -> Result<(Vec<RuleDraft>, Struct), Status> {
     let confidence = match request.min_confidence {
         0 => i32::from(SURE),
         other => other,
     };
     let confidence = u8::try_from(confidence).ok().filter(|percent| *percent <= 100);
     let confidence = confidence.ok_or_else(|| Status::invalid_argument("min_confidence: must be between 0 and 100"))?;
-    let (old, name) = api("schema", request.schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
-    let (new, name) = match api("new_schema", request.new_schema)? {
+    let (old, name) =
+        api("schema", request.schema, meter)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
+    let (new, name) = match api("new_schema", request.new_schema, meter)? {
         Some((new, name)) => (Some(new), name),
         None => (None, name),
     };
@@ -47,7 +49,7 @@ pub(super) fn drafts(request: SuggestRulesRequest) -> Result<(Vec<RuleDraft>, St
         versions_to_draft(&old, new.as_ref(), (from.as_deref(), to.as_deref())).map_err(|why| no_versions(&why))?;
     let drafts: Vec<Draft> = pairs
         .iter()
-        .map(|(from, to)| draft(confidence, &old.group, (from, to), &mut |_, _| {}))
+        .map(|(from, to)| draft(confidence, &old.group, (from, to), meter, &mut |_, _| {}))
         .collect();
     let directions = drafts
         .iter()
@@ -62,7 +64,7 @@ pub(super) fn drafts(request: SuggestRulesRequest) -> Result<(Vec<RuleDraft>, St
 }
 
 /// Compiles a schema without its rules. Returns its name, too.
-fn api(field: &str, sent: Option<Struct>) -> Result<Option<(Api, String)>, Status> {
+fn api(field: &str, sent: Option<Struct>, meter: &Meter) -> Result<Option<(Api, String)>, Status> {
     let Some(mut schema) = object(field, sent)? else {
         return Ok(None);
     };
@@ -73,6 +75,7 @@ fn api(field: &str, sent: Option<Struct>) -> Result<Option<(Api, String)>, Statu
     let manifest = Manifest {
         schema: &schema,
         conversion: None,
+        meter,
     };
     let positions = Positions::new(field, &schema);
     let api = manifest

@@ -55,6 +55,7 @@ fn breaks(api: &Published) -> Vec<String> {
     let manifest = Manifest {
         schema: &api.schema,
         conversion: api.conversion.as_ref(),
+        meter: &api.meter,
     };
     let breaks = manifest.compiled().map(|api| api.bundle.breaks()).unwrap_or_default();
     breaks.iter().map(ToString::to_string).collect()

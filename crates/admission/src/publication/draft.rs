@@ -3,6 +3,7 @@
 use insula_api::Json;
 use insula_catalog::Api;
 use insula_conversion::{Guess, GuessSource, Path, Suggestion, VersionSchema, proof::Search, suggest};
+use insula_meter::Meter;
 use serde::Serialize;
 
 /// The suggestions for two versions.
@@ -115,12 +116,13 @@ pub fn draft(
     min_confidence: u8,
     group: &str,
     (from, to): (&VersionSchema, &VersionSchema),
+    meter: &Meter,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Draft {
     let mut found = suggest(from, to);
     found.retain_confident(min_confidence);
     let pairs = found.pairs.len();
-    let refused = found.try_out(group, (from, to), Search::default(), &mut |trial| {
+    let refused = found.try_out(group, (from, to), (Search::default(), meter), &mut |trial| {
         progress(pairs, trial)
     });
     Draft {

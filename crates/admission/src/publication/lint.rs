@@ -43,6 +43,7 @@ pub fn lint(name: &str, manifest: Manifest<'_>) -> Vec<Finding> {
     let bare = Manifest {
         schema: &schema,
         conversion: None,
+        meter: manifest.meter,
     };
     let compiled = bare.assemble();
     let mut errors = bare.schema_errors();

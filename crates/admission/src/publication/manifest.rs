@@ -18,6 +18,9 @@ pub struct Manifest<'a> {
     pub schema: &'a Json,
     /// The rules: an APIConversion, or several joined ones.
     pub conversion: Option<&'a Json>,
+    /// The payer of its compilation and of the searches in it. Once it has ended, their results are
+    /// no verdict.
+    pub meter: &'a Meter,
 }
 
 /// Drops the rules inside a schema.
@@ -85,7 +88,7 @@ impl Manifest<'_> {
             cases: 0,
             ..Search::default()
         };
-        proof::prove(&api.bundle, edges, &Meter::unbounded())?;
+        proof::prove(&api.bundle, edges, self.meter)?;
         Ok(api)
     }
 
@@ -97,7 +100,7 @@ impl Manifest<'_> {
             .is_empty()
             .then(|| self.compiled().ok())
             .flatten()?;
-        proof::prove(&api.bundle, Search::default(), &Meter::unbounded()).err()
+        proof::prove(&api.bundle, Search::default(), self.meter).err()
     }
 
     /// Compiles it without the search for counterexamples.
@@ -105,7 +108,7 @@ impl Manifest<'_> {
     /// # Errors
     /// Schema or rules do not compile.
     pub(super) fn compiled(&self) -> Result<Api, Vec<FieldError>> {
-        let Manifest { schema, conversion } = *self;
+        let Manifest { schema, conversion, .. } = *self;
         let whole = match (self.is_definition(), conversion) {
             (false, conversion) => bundle::of_schema(schema, conversion),
             (true, Some(conversion)) => bundle::of_definition(schema, conversion),

@@ -10,6 +10,7 @@ use insula_api::{
 };
 use insula_catalog::{Api, digest, parts};
 use insula_conversion::{Path, SURE, VersionSchema, proof::Search, suggest};
+use insula_meter::Meter;
 use serde_json::{Map, json};
 use std::fmt;
 
@@ -37,6 +38,8 @@ pub struct Published {
     pub remarks: Vec<String>,
     /// Errors for which the server would refuse the API.
     pub errors: Vec<Refusal>,
+    /// The payer of its compilations.
+    pub meter: Meter,
 }
 
 /// A reason for which the server would refuse an API.
@@ -102,6 +105,7 @@ impl Published {
         let manifest = Manifest {
             schema: &self.schema,
             conversion: self.conversion.as_ref(),
+            meter: &self.meter,
         };
         manifest.compile()
     }
@@ -193,15 +197,15 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
         None => RulesSource::Missing,
     };
     let mut conversion = manifest.conversion.map(|conversion| named(conversion, &name));
-    let is_webhook = text(definition, "/spec/conversion/strategy") == "Webhook";
-    if is_webhook && conversion.is_none() {
+    if conversion.is_none() && text(definition, "/spec/conversion/strategy") == "Webhook" {
         let alone = Manifest {
             schema: &schema,
             conversion: None,
+            meter: manifest.meter,
         };
         match alone.assemble() {
             Ok(api) => {
-                if let Some((draft, guesses)) = draft(&api, &name, &mut remarks) {
+                if let Some((draft, guesses)) = draft(&api, &name, manifest.meter, &mut remarks) {
                     (conversion, rules) = (Some(draft), RulesSource::Draft(guesses));
                 }
             }
@@ -211,6 +215,7 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
     let published = Manifest {
         schema: &schema,
         conversion: conversion.as_ref(),
+        meter: manifest.meter,
     };
     let errors = published.compile().err().unwrap_or_default();
     let mut errors: Vec<Refusal> = errors.into_iter().map(Refusal::Field).collect();
@@ -234,6 +239,7 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
         rules,
         remarks,
         errors,
+        meter: manifest.meter.clone(),
     }
 }
 
@@ -300,7 +306,7 @@ fn named(conversion: &Json, name: &str) -> Json {
 /// Drafts rules between the stored version and each other one, as far as they can be guessed.
 /// Fields without a counterpart are under `preserve`, so that the author notices them. Returns the
 /// rules, and its guesses as lines.
-fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<(Json, Vec<String>)> {
+fn draft(api: &Api, name: &str, meter: &Meter, remarks: &mut Vec<String>) -> Option<(Json, Vec<String>)> {
     let stored = api.bundle.storage();
     let old = version(api, stored)?;
     let (mut conversions, mut guesses) = (Vec::new(), Vec::new());
@@ -309,7 +315,7 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<(Json, Vec<
         let mut found = suggest(&old, &new);
         found.retain_confident(SURE);
         // Other errors show when the author publishes the draft.
-        found.try_out(&api.group, (&old, &new), Search::default(), &mut |_| {});
+        found.try_out(&api.group, (&old, &new), (Search::default(), meter), &mut |_| {});
         let (left_out, guessed): (Vec<_>, Vec<_>) = found.pairs.iter().partition(|pair| pair.work.is_some());
         let mut rules = found.rules();
         let both = [

@@ -19,17 +19,18 @@ impl Suggestions {
     /// Checks the suggestions as admission would. Marks rules that fail for some objects as
     /// `mayFail`; leaves out refused suggestions, and those only, and records the reason in
     /// [`Suggestion::work`]. Returns the errors that no suggestion causes, mostly required fields
-    /// without a source. `progress` hears of each trial.
+    /// without a source. `progress` hears of each trial. A meter pays for them; once it has ended,
+    /// what is left is no draft.
     pub fn try_out(
         &mut self,
         group: &str,
         (old, new): (&VersionSchema, &VersionSchema),
-        how: Search,
+        (how, meter): (Search, &Meter),
         progress: &mut dyn FnMut(usize),
     ) -> Vec<FieldError> {
         for trial in 1..=TRIES_MAX {
             progress(trial);
-            let Err(errors) = self.tried(group, (old, new), how) else {
+            let Err(errors) = self.tried(group, (old, new), (how, meter)) else {
                 return Vec::new();
             };
             let blame = |error| {
@@ -51,20 +52,20 @@ impl Suggestions {
                 return errors;
             }
         }
-        self.tried(group, (old, new), how).err().unwrap_or_default()
+        self.tried(group, (old, new), (how, meter)).err().unwrap_or_default()
     }
 
     fn tried(
         &self,
         group: &str,
         (old, new): (&VersionSchema, &VersionSchema),
-        how: Search,
+        (how, meter): (Search, &Meter),
     ) -> Result<Searched, Vec<FieldError>> {
         let spec = FieldPath::new("spec");
         let rules = parse_rules(&self.rules(), &spec)?;
         let versions = vec![old.clone(), new.clone()];
         let bundle = Bundle::compile(group, versions, &old.name, Some(&rules), LossPolicy::Lossless, &spec)?;
-        prove(&bundle, how, &Meter::unbounded())
+        prove(&bundle, how, meter)
     }
 
     /// Returns the pair that has a rule.

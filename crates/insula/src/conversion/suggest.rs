@@ -6,6 +6,7 @@ use anyhow::{anyhow, bail};
 use insula_admission::publication::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
 use insula_catalog::Api;
 use insula_conversion::SURE;
+use insula_meter::Meter;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -130,12 +131,18 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     for (from, to) in &pairs {
         let mut progress = Progress::stderr();
-        let draft = draft(least, &old.group, (from, to), &mut |pairs, trial| {
-            progress.show(&format!(
-                "{} → {}: checking {pairs} suggestions, trial {trial}",
-                from.name, to.name
-            ));
-        });
+        let draft = draft(
+            least,
+            &old.group,
+            (from, to),
+            &Meter::unbounded(),
+            &mut |pairs, trial| {
+                progress.show(&format!(
+                    "{} → {}: checking {pairs} suggestions, trial {trial}",
+                    from.name, to.name
+                ));
+            },
+        );
         drop(progress);
         spec.conversions.extend(Spec::deserialize(&draft.rules)?.conversions);
         drafts.push(draft);

@@ -50,11 +50,13 @@ pub(super) fn is_json(request: &Request) -> bool {
 #[derive(Clone)]
 pub(super) struct Form {
     messages: MethodMessages,
+    /// True for a request with more bytes than a message of the method.
+    is_too_large: bool,
 }
 
 /// Makes a gRPC call of a request. Its body is the JSON behind the prefix of a message, so that it
-/// has the limits of one, until it is [`encoded`].
-pub(super) fn into_call(request: Request) -> Result<(Request, Form), Status> {
+/// has the limits of one, until it is [`encoded`]. `most` is the bytes of a message at most.
+pub(super) fn into_call(request: Request, most: usize) -> Result<(Request, Form), Status> {
     let messages =
         MethodMessages::find(request.uri().path()).ok_or_else(|| Status::unimplemented("this method takes no JSON"))?;
     let length = request.headers().get(CONTENT_LENGTH);
@@ -68,7 +70,11 @@ pub(super) fn into_call(request: Request) -> Result<(Request, Form), Status> {
     prefix.put_u32(length);
     let prefix = stream::iter([Ok::<_, axum::Error>(prefix.freeze())]);
     let body = futures_util::StreamExt::chain(prefix, body.into_data_stream());
-    Ok((Request::from_parts(head, Body::from_stream(body)), Form { messages }))
+    let form = Form {
+        messages,
+        is_too_large: length as usize > most,
+    };
+    Ok((Request::from_parts(head, Body::from_stream(body)), form))
 }
 
 /// Encodes the message of a call in JSON when it is read.
@@ -107,6 +113,10 @@ impl Form {
     pub(super) async fn answered(self, response: Response) -> Response {
         let (head, body) = response.into_parts();
         let mut answer = match ended(&head.headers).filter(|status| status.code() != Code::Ok) {
+            // With this code the edge reads the rest of the body, so that the client sees it.
+            Some(status) if self.is_too_large && status.code() == Code::ResourceExhausted => {
+                refused_as(StatusCode::PAYLOAD_TOO_LARGE, &status)
+            }
             Some(status) => refused(&status),
             None => self.messages(body).await,
         };
@@ -211,6 +221,10 @@ fn line(mut message: String) -> String {
 /// Returns a refusal in JSON.
 pub(super) fn refused(status: &Status) -> Response {
     let code = StatusCode::from_u16(status::http_code(status.code())).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    refused_as(code, status)
+}
+
+fn refused_as(code: StatusCode, status: &Status) -> Response {
     answer(code, Body::from(describe(status).to_string()))
 }
 

@@ -55,6 +55,14 @@ async fn etcd_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_keeps_history() {
+    for etcd in Etcd::each() {
+        let prefix = etcd.fresh_prefix();
+        conformance::a_restart_keeps_history(async || etcd.store(&prefix).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_stores_see_one_order() {
     for etcd in Etcd::each() {
         let (one, two) = (etcd.store("/shared").await, etcd.store("/shared/").await);

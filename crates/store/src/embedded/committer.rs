@@ -18,6 +18,7 @@ type Answer = oneshot::Sender<Result<Revision, CommitError>>;
 
 pub(super) enum Job {
     Commit { txn: Txn, answer: Answer },
+    Compact { upto: Revision, noted: oneshot::Sender<()> },
     Close { closed: oneshot::Sender<()> },
 }
 
@@ -63,6 +64,11 @@ pub(super) fn run(mvcc: &Mvcc, status: &Status, mut file: ObjectFile, mut queue:
             match job {
                 Job::Commit { txn, answer } if closed.is_none() => txns.push((txn, answer)),
                 Job::Commit { answer, .. } => refuse(answer, "the store is closed"),
+                Job::Compact { upto, noted } => {
+                    file.compact_history(upto);
+                    // The caller may have stopped waiting.
+                    let _ = noted.send(());
+                }
                 Job::Close { closed: tell } => closed = Some(tell),
             }
         }
@@ -80,7 +86,7 @@ pub(super) fn run(mvcc: &Mvcc, status: &Status, mut file: ObjectFile, mut queue:
     while let Ok(job) = queue.try_recv() {
         match job {
             Job::Commit { answer, .. } => refuse(answer, "the store is closed"),
-            Job::Close { .. } => {}
+            Job::Compact { .. } | Job::Close { .. } => {}
         }
     }
     drop(file);
@@ -110,16 +116,18 @@ fn broken(error: &WriteError) -> String {
 }
 
 fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, Answer)>) {
+    file.leave_space();
     let mut last = mvcc.applied();
-    let (mut overlay, mut commits) = (Overlay::new(), Vec::new());
+    let (mut overlay, mut commits, mut steps) = (Overlay::new(), Vec::new(), Vec::new());
     let mut answers = Vec::with_capacity(txns.len());
     for (txn, answer) in txns {
         let taken = file.reserve().check(&txn);
         let decided = taken.and_then(|()| decide(mvcc, &mut overlay, txn, Revision(last.0 + 1)));
         let result = match decided {
-            Ok(Decision::Commit(commit)) => {
+            Ok(Decision::Commit(commit, step)) => {
                 last = commit.revision;
                 commits.push(commit);
+                steps.push(step);
                 Ok(last)
             }
             Ok(Decision::Nothing) => Ok(last),
@@ -130,7 +138,7 @@ fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, An
     let written = if commits.is_empty() {
         Ok(())
     } else {
-        file.write(&overlay, last)
+        file.write(&overlay, &steps, last)
     };
     match written {
         Ok(()) => {

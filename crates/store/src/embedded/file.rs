@@ -1,5 +1,5 @@
-//! Files of the embedded store: a redb database with two tables, and the record of acknowledged
-//! commits.
+//! Files of the embedded store: a redb database with two tables, the record of acknowledged
+//! commits, and the newest history.
 //!
 //! `objects`: encoded key → checksum (16 bytes, little endian), revision (8 bytes), created (8
 //! bytes), the object's stored form. The checksum covers the key and all that follows it.
@@ -17,10 +17,11 @@ use super::{
     checksum::{Digest, Seal, checksum},
     record::{FIRST, Record},
     reserve::Reserve,
+    tail::Tail,
 };
 use crate::{
     Entry,
-    plan::{Overlay, Pending},
+    plan::{Overlay, Pending, Step},
 };
 use insula_api::{Object, ObjectKey, Revision};
 use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
@@ -50,6 +51,7 @@ pub(super) struct ObjectFile {
     format: u64,
     digest: Digest,
     record: Record,
+    tail: Tail,
     /// Bytes that deletions left unused in the file since it was last compacted.
     unused: u64,
 }
@@ -59,6 +61,8 @@ pub(super) struct Disks {
     pub(super) objects: Box<dyn Disk>,
     pub(super) record: Box<dyn Disk>,
     pub(super) reserve: Arc<Reserve>,
+    /// The newest history.
+    pub(super) history: Tail,
 }
 
 /// Objects that were loaded, and the file that they came from.
@@ -66,6 +70,8 @@ pub(super) struct Loaded {
     pub(super) file: ObjectFile,
     pub(super) revision: Revision,
     pub(super) entries: Vec<Entry>,
+    /// The commits before, whose history is on disk, oldest first.
+    pub(super) steps: Vec<Step>,
     /// The format that the file had before it was upgraded.
     pub(super) upgraded_from: Option<u64>,
 }
@@ -82,6 +88,7 @@ impl ObjectFile {
             objects,
             record,
             reserve,
+            history,
         } = disks;
         let mut record = Record::read(record)?;
         let failed = |source| OpenError::Io {
@@ -106,6 +113,7 @@ impl ObjectFile {
             format: FORMAT,
             digest: Digest::default(),
             record,
+            tail: history,
             // Not known yet: the first full disk looks for unused space once.
             unused: u64::MAX,
         };
@@ -125,10 +133,12 @@ impl ObjectFile {
                 None
             }
         };
+        let steps = file.tail.recover(seal);
         Ok(Loaded {
             file,
             revision,
             entries,
+            steps,
             upgraded_from,
         })
     }
@@ -240,8 +250,8 @@ impl ObjectFile {
         Ok(txn.commit()?)
     }
 
-    /// Writes a batch, and returns when it is durable and noted in the record.
-    pub(super) fn write(&mut self, overlay: &Overlay, revision: Revision) -> Result<(), WriteError> {
+    /// Writes a batch and its history, and returns when it is durable and noted in the record.
+    pub(super) fn write(&mut self, overlay: &Overlay, steps: &[Step], revision: Revision) -> Result<(), WriteError> {
         let mut txn = self.database.begin_write().map_err(redb::Error::from)?;
         txn.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
         let (mut digest, mut unused) = (self.digest, self.unused);
@@ -256,6 +266,10 @@ impl ObjectFile {
             }
             seal
         };
+        self.leave_space();
+        if self.reserve().is_untouched() && !steps.is_empty() {
+            self.tail.append(steps, seal);
+        }
         txn.commit().map_err(redb::Error::from)?;
         (self.digest, self.unused, self.format) = (digest, unused, FORMAT);
         Ok(self.record.note(seal)?)
@@ -271,7 +285,19 @@ impl ObjectFile {
             };
             (entry.key.encode(), Some(pending))
         });
-        self.write(&overlay.collect(), revision)
+        self.write(&overlay.collect(), &[], revision)
+    }
+
+    /// Takes note that history before a revision is not to be shown any more.
+    pub(super) fn compact_history(&mut self, upto: Revision) {
+        self.tail.raise_floor(upto);
+    }
+
+    /// Leaves the space of the history to a full disk.
+    pub(super) fn leave_space(&mut self) {
+        if !self.reserve().is_untouched() {
+            self.tail.discard();
+        }
     }
 
     /// Shrinks the file when the disk is full and the space of deleted objects would fill the

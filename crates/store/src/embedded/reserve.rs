@@ -63,6 +63,11 @@ impl Reserve {
         given
     }
 
+    /// Returns true unless a part was released. Allocates nothing.
+    pub(super) fn is_untouched(&self) -> bool {
+        *self.held.lock() == self.size
+    }
+
     /// Allocates what is missing, and returns true when the reserve is whole. There has to be space
     /// for half as much again, so that the next write does not release it at once.
     pub(super) fn is_whole(&self) -> bool {

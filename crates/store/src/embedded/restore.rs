@@ -58,8 +58,9 @@ impl Restore {
         super::lock::make_dir(data_dir).map_err(failed)?;
         let lock = DirLock::take(&unfinished, "insula backup restore").map_err(failed)?;
         // Without a reserve: a backup that does not fit is not restored.
-        let disks = open_files(&unfinished, 0).map_err(failed)?;
-        let Loaded { file, .. } = open_guarded(disks, Options::default().cache_bytes).map_err(failed)?;
+        let options = Options::default();
+        let disks = open_files(&unfinished, &options).map_err(failed)?;
+        let Loaded { file, .. } = open_guarded(disks, options.cache_bytes).map_err(failed)?;
         Ok(Restore {
             into: data_dir.join(name),
             unfinished,

@@ -6,7 +6,7 @@ use crate::{
     grpc::{channel, origin},
     workspaces::cpu_seconds,
 };
-use insula_e2e::{Client, Server, Setup, Who, runtime, workspace_owned_by};
+use insula_e2e::{Client, Server, Setup, Who, runtime, until, workspace_owned_by};
 use serde_json::{Value, json};
 use std::{
     thread,
@@ -21,8 +21,8 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// Creates a schema of six versions with many fields, of which each version renames all.
-fn publish_schema(at: &Client, name: &str) {
+/// Returns a schema of six versions with many fields, of which each version renames all.
+fn schema(name: &str) -> Value {
     let version = |n: usize| {
         let text = json!({"type": "string", "maxLength": 40});
         let fields = (0..FIELDS).map(|field| (format!("f{field}v{n}"), text.clone()));
@@ -33,8 +33,12 @@ fn publish_schema(at: &Client, name: &str) {
     let versions: Vec<Value> = (1..=VERSIONS).map(version).collect();
     let names = json!({"plural": "wells", "singular": "well", "kind": "Well", "listKind": "WellList"});
     let spec = json!({"group": "search.example.io", "scope": "Namespaced", "names": names, "versions": versions});
-    let schema = object("APIResourceSchema", name, &spec);
-    at.post(&format!("{APIS}/apiresourceschemas"), &schema).expect(201);
+    object("APIResourceSchema", name, &spec)
+}
+
+fn publish_schema(at: &Client, name: &str) {
+    at.post(&format!("{APIS}/apiresourceschemas"), &schema(name))
+        .expect(201);
 }
 
 /// Returns the rules of such a schema.
@@ -111,6 +115,30 @@ fn a_burst_of_searches_delays_no_other_tenant() {
     }
 }
 
+/// Sends a request over a connection of its own, and ends the connection while it is computed.
+fn ends_with_its_connection(server: &Server, path: &str, body: &Value) {
+    let request = http::Request::post(format!("{}{path}", origin(server)))
+        .header("authorization", "Bearer alice-token")
+        .header("content-type", "application/json")
+        .body(tonic::body::Body::new(http_body_util::Full::from(body.to_string())))
+        .unwrap();
+    let client = channel(server, &Who::Anonymous);
+    let begun = cpu_seconds(server.pid());
+    let answer = runtime().spawn(async move { client.request(request).await.map(|answer| answer.status()) });
+    until("it computes", || {
+        (cpu_seconds(server.pid()) - begun > 0.3).then_some(())
+    });
+    assert!(!answer.is_finished(), "it computes for longer");
+    // The only request of the connection goes, and the connection with its client.
+    answer.abort();
+    thread::sleep(Duration::from_millis(300));
+    let left = cpu_seconds(server.pid());
+    thread::sleep(Duration::from_secs(3));
+    let after = cpu_seconds(server.pid()) - left;
+    // To its end it takes more than a second.
+    assert!(after < 0.5, "{after} s of CPU time when its client had left");
+}
+
 /// The task of the request computed, and the task of the connection told it nothing.
 #[test]
 fn a_search_ends_with_its_connection() {
@@ -119,33 +147,17 @@ fn a_search_ends_with_its_connection() {
     let alice = as_user(&server, "alice", &place);
     let name = "one.wells.search.example.io";
     publish_schema(&alice, name);
-    let request = http::Request::post(format!("{}clusters/{place}{APIS}/apiconversions", origin(&server)))
-        .header("authorization", "Bearer alice-token")
-        .header("content-type", "application/json")
-        .body(tonic::body::Body::new(http_body_util::Full::from(
-            rules(name).to_string(),
-        )))
-        .unwrap();
-    let seconds = |millis| {
-        let before = cpu_seconds(server.pid());
-        thread::sleep(Duration::from_millis(millis));
-        cpu_seconds(server.pid()) - before
-    };
-    let client = channel(&server, &Who::Anonymous);
-    let answer = runtime().spawn(async move { client.request(request).await.map(|answer| answer.status()) });
-    thread::sleep(Duration::from_millis(300));
-    let during = seconds(700);
-    assert!(
-        !answer.is_finished() && during > 0.2,
-        "{during} s of CPU time in a search"
-    );
-    // The only request of the connection goes, and the connection with its client.
-    answer.abort();
-    thread::sleep(Duration::from_millis(300));
-    let after = seconds(700);
-    assert!(
-        after < during / 2.0,
-        "{during} s of CPU time in a search, {after} s when its client had left"
-    );
+    let path = format!("clusters/{place}{APIS}/apiconversions");
+    ends_with_its_connection(&server, &path, &rules(name));
     alice.get(&format!("{APIS}/apiconversions/{name}")).expect(404);
+}
+
+/// Suggestions are tried by the same search, which ran without a meter there.
+#[test]
+fn suggestions_end_with_their_connection() {
+    let server = Server::start();
+    let (place, _) = workspace_owned_by(&server, "alice");
+    let path = "insula.admin.v1.ConversionService/SuggestRules";
+    let body = json!({"workspace": place, "schema": schema("one.wells.search.example.io"), "minConfidence": 1});
+    ends_with_its_connection(&server, path, &body);
 }

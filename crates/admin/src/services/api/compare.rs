@@ -6,6 +6,7 @@ use super::{
 };
 use insula_admission::publication::{Difference, Finding, Severity, differences};
 use insula_api::{ClusterName, ClusterPath};
+use insula_meter::Meter;
 use insula_proto::admin::v1::{ApiChange, DiffApiRequest, LintFinding, LintSeverity};
 use insula_store::Snapshot;
 use tonic::Status;
@@ -15,10 +16,11 @@ pub(super) fn diff(
     snapshot: &Snapshot,
     (cluster, path): (&ClusterName, &ClusterPath),
     request: DiffApiRequest,
+    meter: &Meter,
 ) -> Result<Vec<Difference>, Status> {
-    let new = sources("manifests", request.manifests)?;
+    let new = sources("manifests", request.manifests, meter)?;
     let old = match request.old_manifests.is_empty() {
-        false => sources("old_manifests", request.old_manifests)?,
+        false => sources("old_manifests", request.old_manifests, meter)?,
         true => {
             required("export", &request.export)?;
             let export = objects::published(snapshot, cluster, "APIExport", &request.export);
@@ -28,7 +30,7 @@ pub(super) fn diff(
                 offered.filter(|offered| new.iter().any(|source| source.is_of(&offered.group, &offered.resource)));
             let schemas =
                 meant.filter_map(|offered| objects::published(snapshot, cluster, "APIResourceSchema", &offered.schema));
-            schemas.map(Source::of_schema).collect()
+            schemas.map(|schema| Source::of_schema(schema, meter)).collect()
         }
     };
     let compiled = |sources: Vec<Source>| {

@@ -19,7 +19,9 @@ use insula_catalog::{
 };
 use insula_meter::{Ended, Meter};
 use insula_pipeline::Refusal;
-use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, StoredVersion, UsedVersion, VersionUsage};
+use insula_proto::admin::v1::{
+    Consumer, ListConsumersRequest, OfferedResource, RemovedObjects, StoredVersion, UsedVersion, VersionUsage,
+};
 use insula_registry::{Deps, rewrite};
 use insula_store::Snapshot;
 use serde_json::json;
@@ -32,13 +34,33 @@ const DAY_SECONDS: i64 = 86_400;
 /// Units for an object of which the stored version is read.
 const COUNT_UNITS: u64 = 10;
 
-/// Returns a page of the bindings of an export, and the token of the next one. With a meter, the
-/// objects of each are counted by the version in which they are stored.
+/// Units for a binding, of whose workspace the roles are read.
+const CONSUMER_UNITS: u64 = 1_000;
+
+/// Detail of a page of consumers.
+#[derive(Clone, Copy)]
+pub(super) enum Detail {
+    /// The versions that each binding uses.
+    Uses,
+    /// The objects of each binding are counted by the version in which they are stored, too.
+    Objects,
+}
+
+/// Returns the detail of a request.
+pub(super) fn detail(request: &ListConsumersRequest) -> Detail {
+    if request.count_objects {
+        Detail::Objects
+    } else {
+        Detail::Uses
+    }
+}
+
+/// Returns a page of the bindings of an export, and the token of the next one.
 pub(super) fn page(
     (snapshot, names): (&Snapshot, &WorkspaceNames),
     export: &ExportName,
     page: &Page,
-    counting: Option<&Meter>,
+    (detail, meter): (Detail, &Meter),
 ) -> Result<(Vec<Consumer>, String), Status> {
     let after = page.after.as_ref();
     let after = after.and_then(|(_, at)| rewrite::key_at(ids::apibindings(), at));
@@ -50,17 +72,20 @@ pub(super) fn page(
             next = page.next(snapshot.revision(), &last);
             return ControlFlow::Break(());
         }
-        let mut shown = consumer((snapshot, names), key, binding);
-        if let Some(meter) = counting {
-            match stored(snapshot, (export, key), binding, meter) {
-                Ok(versions) => shown.stored_versions = versions,
-                Err(why) => {
-                    ended = Some(why);
-                    return ControlFlow::Break(());
-                }
+        let stored = meter.spend(CONSUMER_UNITS).and_then(|()| match detail {
+            Detail::Uses => Ok(Vec::new()),
+            Detail::Objects => stored(snapshot, (export, key), binding, meter),
+        });
+        match stored {
+            Ok(stored_versions) => found.push(Consumer {
+                stored_versions,
+                ..consumer((snapshot, names), key, binding)
+            }),
+            Err(why) => {
+                ended = Some(why);
+                return ControlFlow::Break(());
             }
         }
-        found.push(shown);
         last = Some(key.clone());
         ControlFlow::Continue(())
     });

@@ -10,6 +10,7 @@ use crate::{
 use insula_admission::publication::{Manifest, Published, Refusal, RulesSource, join_files, publish};
 use insula_api::Json;
 use insula_catalog::{Api, parts};
+use insula_meter::Meter;
 use prost_types::Struct;
 use tonic::Status;
 
@@ -21,14 +22,16 @@ pub(in crate::services) struct Source {
     schema: Json,
     conversion: Option<Json>,
     positions: Positions,
+    meter: Meter,
 }
 
 impl Source {
-    pub(super) fn of_schema(schema: Json) -> Self {
+    pub(super) fn of_schema(schema: Json, meter: &Meter) -> Self {
         Source {
             positions: Positions::new("", &schema),
             schema,
             conversion: None,
+            meter: meter.clone(),
         }
     }
 
@@ -51,6 +54,7 @@ impl Source {
         Manifest {
             schema: &self.schema,
             conversion: self.conversion.as_ref(),
+            meter: &self.meter,
         }
     }
 
@@ -79,7 +83,7 @@ pub(super) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
 }
 
 /// Reads the manifests of a field, and pairs schemas with rules.
-pub(in crate::services) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Status> {
+pub(in crate::services) fn sources(field: &str, sent: Vec<Struct>, meter: &Meter) -> Result<Vec<Source>, Status> {
     if sent.len() > MANIFESTS_MAX {
         return Err(Status::invalid_argument(format!(
             "{field}: must have at most {MANIFESTS_MAX} items"
@@ -134,6 +138,7 @@ pub(in crate::services) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec
             schema,
             conversion: join_files(parts),
             positions,
+            meter: meter.clone(),
         }
     });
     Ok(joined.collect())
@@ -141,8 +146,8 @@ pub(in crate::services) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec
 
 /// Plans the publication of manifests. Refuses schemas and rules with wrong fields, but for drafts,
 /// which rules that are published may replace.
-pub(super) fn published(field: &str, sent: Vec<Struct>) -> Result<Vec<Published>, Status> {
-    let sources = sources(field, sent)?;
+pub(super) fn published(field: &str, sent: Vec<Struct>, meter: &Meter) -> Result<Vec<Published>, Status> {
+    let sources = sources(field, sent, meter)?;
     let (mut planned, mut violations) = (Vec::new(), Vec::new());
     for source in &sources {
         let api = publish(source.manifest());

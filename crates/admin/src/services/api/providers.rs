@@ -193,6 +193,7 @@ impl AdminService {
             etag: request.etag,
             validate_only: dry_run,
             bindable_by,
+            meter: session.caller.work().clone(),
             ..Options::default()
         };
         let (options, manifests) = (&options, &request.manifests);
@@ -201,7 +202,7 @@ impl AdminService {
             let (snapshot, given) = (self.with_uses().await?, options.clone());
             let (registry, cluster, manifests) = self.parts_of(located, manifests);
             let plan = move |snapshot: &Snapshot| {
-                let published = manifests::published("manifests", manifests)?;
+                let published = manifests::published("manifests", manifests, &given.meter)?;
                 let plan = publication::publish((&registry, snapshot), &cluster, published, &given)?;
                 Ok((plan, ()))
             };
@@ -234,8 +235,9 @@ impl AdminService {
         let made = Made::default();
         let imported = retried(session, "", |snapshot| async {
             let (_, cluster, definitions) = self.parts_of(located, definitions);
+            let meter = session.caller.work().clone();
             let plan = move || {
-                let mut published = manifests::published("definitions", definitions)?;
+                let mut published = manifests::published("definitions", definitions, &meter)?;
                 let plan = publication::import(&snapshot, &cluster, &mut published)?;
                 let resources = published.iter().map(|api| OfferedResource {
                     group: api.group.clone(),
@@ -276,6 +278,7 @@ impl AdminService {
             export: request.export,
             etag: request.etag,
             validate_only: dry_run,
+            meter: session.caller.work().clone(),
             ..Options::default()
         };
         let (retirement, options) = (&retirement, &options);
@@ -316,6 +319,7 @@ impl AdminService {
         let options = Options {
             confirm_removals: request.confirm_removals,
             validate_only: dry_run,
+            meter: session.caller.work().clone(),
             ..Options::default()
         };
         let (options, export, etag) = (&options, &*request.export, &*request.etag);
@@ -354,6 +358,7 @@ impl AdminService {
             validate_only: dry_run,
             // It was on offer, and accepted then.
             accept_incompatible: true,
+            meter: session.caller.work().clone(),
             ..Options::default()
         };
         let (options, release) = (&options, &request.release);

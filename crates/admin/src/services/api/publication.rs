@@ -14,6 +14,7 @@ use insula_admission::publication::{
 use insula_api::{ClusterName, Json};
 use insula_auth::Subject;
 use insula_catalog::{exports::bind_grant, parts};
+use insula_meter::Meter;
 use insula_proto::admin::v1::{ErrorReason, PublishStep, ReleaseEffect, RetirementStep, VersionRemoval};
 use insula_registry::Deps;
 use insula_store::Snapshot;
@@ -47,6 +48,7 @@ pub(super) struct Options {
     pub(super) withdrawn: Vec<(String, String)>,
     /// Subjects that get the right to bind the export.
     pub(super) bindable_by: Vec<Subject>,
+    pub(super) meter: Meter,
 }
 
 /// Writes of a publication.
@@ -370,11 +372,11 @@ pub(super) fn retire(
     if retirement.step == RetirementStep::Remove {
         rules = rules.and_then(|rules| without_version(rules, version));
     }
-    let manifest = Manifest {
+    let published = vec![publication::publish(Manifest {
         schema: &changed,
         conversion: rules.as_ref(),
-    };
-    let published = vec![publication::publish(manifest)];
+        meter: &options.meter,
+    })];
     options.accept_incompatible = is_accepted(&schema);
     if retirement.confirm && retirement.step != RetirementStep::Deprecate {
         options.confirm_removals = vec![named.to_owned()];

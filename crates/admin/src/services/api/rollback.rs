@@ -16,6 +16,7 @@ use insula_catalog::{
     exports::{ExportName, release_id},
     ids, parts,
 };
+use insula_meter::Meter;
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
@@ -36,7 +37,12 @@ pub(super) fn plan(
     let (mut apis, mut withdrawn) = (Vec::new(), Vec::new());
     for ((group, name), change) in changed_since(newer) {
         match change {
-            Some((former, resource)) => apis.push(restored((registry, snapshot), &export.cluster, former, resource)?),
+            Some((former, resource)) => apis.push(restored(
+                (registry, snapshot, &options.meter),
+                &export.cluster,
+                former,
+                resource,
+            )?),
             None => withdrawn.push((group.to_owned(), name.to_owned())),
         }
     }
@@ -118,7 +124,7 @@ fn find<'e>(export: &ExportName, view: &'e ApiExport, release: &str) -> Result<&
 
 /// Returns an API as it was in a former release.
 fn restored(
-    (registry, snapshot): (&Deps, &Snapshot),
+    (registry, snapshot, meter): (&Deps, &Snapshot, &Meter),
     cluster: &ClusterName,
     former: &FormerRelease,
     resource: &ReleasedResource,
@@ -157,6 +163,7 @@ fn restored(
         accepted: Vec::new(),
         remarks: Vec::new(),
         errors: Vec::new(),
+        meter: meter.clone(),
     };
     let errors = api.compile().err().unwrap_or_default();
     api.errors = errors.into_iter().map(Refusal::Field).collect();

@@ -87,6 +87,7 @@ pub(super) fn aborted(
             accepted: Vec::new(),
             remarks: Vec::new(),
             errors: Vec::new(),
+            meter: options.meter.clone(),
         }));
     }
     if restored.is_empty() {

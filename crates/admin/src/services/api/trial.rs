@@ -76,9 +76,9 @@ pub(in crate::services) fn of_offer(
 pub(in crate::services) fn of_manifests(
     deps: &Deps,
     snapshot: &Snapshot,
-    cluster: &ClusterName,
-    export: &Json,
+    (cluster, export): (&ClusterName, &Json),
     sent: Vec<Struct>,
+    meter: &Meter,
 ) -> Result<Vec<Trial>, Status> {
     let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
     let trial = |mut published: Published| {
@@ -88,7 +88,7 @@ pub(in crate::services) fn of_manifests(
         })?;
         Ok(of_release(deps, snapshot, (cluster, export), &published, Arc::new(api)))
     };
-    manifests::published("manifests", sent)?
+    manifests::published("manifests", sent, meter)?
         .into_iter()
         .map(trial)
         .collect()

@@ -12,6 +12,7 @@ use crate::{
 };
 use insula_api::{Json, ObjectKey, Verb, names::groups};
 use insula_catalog::{Api, ids, parts};
+use insula_meter::Meter;
 use insula_proto::admin::v1::{InlineRules, StoredRules, ValidateRequest};
 use prost_types::Struct;
 use tonic::Status;
@@ -87,7 +88,7 @@ impl Candidate {
 }
 
 impl Source {
-    fn read(self) -> Result<Vec<Candidate>, Status> {
+    fn read(self, meter: &Meter) -> Result<Vec<Candidate>, Status> {
         match self {
             Source::Inline(inline) if inline.manifests.is_empty() => {
                 let pair = Pair::read("inline.", inline.schema, inline.rules)?;
@@ -95,7 +96,7 @@ impl Source {
             }
             Source::Inline(inline) => {
                 check_alone("inline.", inline.schema.as_ref(), inline.rules.as_ref())?;
-                let sources = manifests::sources("inline.manifests", inline.manifests)?;
+                let sources = manifests::sources("inline.manifests", inline.manifests, meter)?;
                 Ok(sources.into_iter().map(Candidate::Manifest).collect())
             }
             Source::Stored(name, schema, rules) => Ok(vec![Candidate::Stored(name, schema, rules)]),
@@ -103,8 +104,8 @@ impl Source {
     }
 
     /// Compiles the API of the source, which must be one.
-    pub(super) fn compile_one(self) -> Result<Api, Status> {
-        match self.read()?.as_slice() {
+    pub(super) fn compile_one(self, meter: &Meter) -> Result<Api, Status> {
+        match self.read(meter)?.as_slice() {
             [one] => one.compile(),
             several => {
                 let text = format!("must have one schema, and has {}", several.len());
@@ -114,8 +115,8 @@ impl Source {
     }
 
     /// Compiles the API of an object.
-    pub(super) fn compile_for(self, sent: &Json) -> Result<Api, Status> {
-        let candidates = self.read()?;
+    pub(super) fn compile_for(self, sent: &Json, meter: &Meter) -> Result<Api, Status> {
+        let candidates = self.read(meter)?;
         let describes = |candidate: &&Candidate| match candidate {
             Candidate::Manifest(source) => source.describes(sent),
             Candidate::Pair(_) | Candidate::Stored(..) => true,

@@ -28,6 +28,7 @@ fn api(versions: &[Json]) -> Api {
     let published = publish(Manifest {
         schema: &definition,
         conversion: None,
+        meter: &Meter::unbounded(),
     });
     published.compile().expect("the definition is right")
 }

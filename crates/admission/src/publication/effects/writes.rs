@@ -119,6 +119,7 @@ mod tests {
         let published = publish(Manifest {
             schema: &definition,
             conversion: Some(&rules),
+            meter: &Meter::unbounded(),
         });
         published.compile().expect("the definition is right")
     }
