@@ -4,7 +4,7 @@
 //! key. A transaction that only deletes is then sent without its number, in the session that there
 //! is: a late or a rolled back etcd executes it no more than any other. One thing is lost: when its
 //! answer is lost, nobody knows if it happened. So the number is left out only after etcd has said
-//! that it is full, which means that nothing was executed.
+//! that it is full, and the watch that the one with the number has not happened.
 
 use crate::{
     EtcdStore,
@@ -15,8 +15,9 @@ use crate::{
     origin::Verdict,
     relocation::relocate_keys,
     sessions::{Anchor, Expected, Seen},
+    txn::{changes_something, compare, only_deletes},
 };
-use etcd_client::{Compare, CompareOp, Error, GetOptions, TxnOp, TxnOpResponse, TxnResponse};
+use etcd_client::{Error, GetOptions, TxnOp, TxnOpResponse, TxnResponse};
 use insula_api::{ObjectKey, Revision};
 use insula_store::{CommitError, Guard, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
 use parking_lot::Mutex;
@@ -284,10 +285,7 @@ impl Attempt<'_> {
                 };
             }
             Ok(Err(error)) => match meaning(&error) {
-                Meaning::Refused if self.marked && is_full(&error) && only_deletes(self.txn) => {
-                    *self.knowledge.lock() = Knowledge::not_sent(error.to_string());
-                    return Step::WithoutNumber;
-                }
+                Meaning::Refused if is_full(&error) => return self.full(&error.to_string()).await,
                 Meaning::Refused => return Step::Done(Err(refusal(&error, self.txn))),
                 Meaning::NotExecuted => {
                     *self.knowledge.lock() = Knowledge::not_sent(error.to_string());
@@ -312,6 +310,27 @@ impl Attempt<'_> {
         match self.store.catch_up().await {
             Ok(()) => Step::Retry,
             Err(error) => self.not_sent(&error.to_string()),
+        }
+    }
+
+    /// Finds out whether a transaction happened for which etcd has no space. One that is accepted
+    /// while there is some, and executed when there is none, happens, and is answered as full.
+    async fn full(&mut self, reason: &str) -> Step {
+        if self.marked {
+            reason.clone_into(&mut self.knowledge.lock().reason);
+            // It was executed before it was answered, or never is.
+            if let Err(error) = self.store.catch_up().await {
+                return Step::Done(Err(self.unknown(&error.to_string())));
+            }
+            match self.expected.seen() {
+                Seen::At(revision) => return Step::Done(Ok(revision)),
+                Seen::Lost => return Step::Done(Err(self.unknown("what happened meanwhile is compacted"))),
+                Seen::Nothing => *self.knowledge.lock() = Knowledge::not_sent(reason.to_owned()),
+            }
+        }
+        match self.marked && only_deletes(self.txn) {
+            true => Step::WithoutNumber,
+            false => Step::Done(Err(full(reason))),
         }
     }
 
@@ -431,11 +450,6 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns true for a transaction that a full etcd executes.
-fn only_deletes(txn: &Txn) -> bool {
-    txn.writes.iter().all(|write| matches!(write, Write::Delete(_)))
-}
-
 /// Returns the error of a transaction that a full etcd refuses.
 fn full(reason: &str) -> CommitError {
     CommitError::Full(format!(
@@ -444,39 +458,7 @@ fn full(reason: &str) -> CommitError {
     ))
 }
 
-/// Returns true for a transaction that cannot happen without a new revision.
-fn changes_something(txn: &Txn) -> bool {
-    let exists = |write: &Write| {
-        txn.guards.iter().any(|guard| match guard {
-            Guard::Absent(_) => false,
-            Guard::At(key, _) | Guard::Exists(key) => key == write.key(),
-        })
-    };
-    txn.writes.iter().any(|write| match write {
-        Write::Put(..) => true,
-        Write::Delete(_) => exists(write),
-    })
-}
-
-fn compare(key: Vec<u8>, guard: &Guard) -> Compare {
-    match guard {
-        Guard::Absent(_) => Compare::create_revision(key, CompareOp::Equal, 0),
-        Guard::Exists(_) => Compare::create_revision(key, CompareOp::Greater, 0),
-        // A revision that no key can have never holds; 0 would mean "absent" to etcd.
-        Guard::At(_, revision) => {
-            let revision = i64::try_from(revision.0)
-                .ok()
-                .filter(|revision| *revision > 0)
-                .unwrap_or(i64::MAX);
-            Compare::mod_revision(key, CompareOp::Equal, revision)
-        }
-    }
-}
-
 fn refusal(error: &Error, txn: &Txn) -> CommitError {
-    if is_full(error) {
-        return full(&error.to_string());
-    }
     if !request_too_large(error) {
         return CommitError::Unavailable(error.to_string());
     }

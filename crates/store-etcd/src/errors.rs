@@ -73,7 +73,8 @@ pub(crate) fn request_too_large(error: &Error) -> bool {
 /// Text of the refusal of a put while the alarm NOSPACE is on.
 const FULL: &str = "database space exceeded";
 
-/// Returns true when etcd has no space for what the request puts. It executed nothing.
+/// Returns true when etcd has no space for what the request puts. It may have executed it: the one
+/// that takes the last space.
 pub(crate) fn is_full(error: &Error) -> bool {
     has_text(error, &[FULL])
 }

@@ -42,6 +42,7 @@ mod sessions;
 mod shared_reads;
 mod status;
 mod survey;
+mod txn;
 pub mod version;
 
 pub use etcd_client::Channel;

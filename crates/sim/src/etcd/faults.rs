@@ -75,8 +75,12 @@ pub(crate) async fn play(world: Arc<World>, settings: Settings) {
             }
             "watch-ends" => world.etcd.with(|state| state.members[member].watches += 1),
             "full" => {
-                world.etcd.with(|state| state.is_full = true);
-                later(&world, lasts, |world| world.etcd.with(|state| state.is_full = false));
+                world.etcd.with(|state| state.takes_last_space = true);
+                later(&world, lasts, |world| {
+                    world
+                        .etcd
+                        .with(|state| (state.is_full, state.takes_last_space) = (false, false));
+                });
             }
             "compaction" | "far-compaction" => {
                 // A server compacts what it has had for a while; another user of etcd may do more.
@@ -109,6 +113,7 @@ pub(crate) fn heal(world: &World) {
     *world.wires.losses.lock() = Losses::default();
     world.etcd.with(|state| {
         state.is_full = false;
+        state.takes_last_space = false;
         for member in 0..state.members.len() {
             state.members[member].is_away = false;
             state.members[member].is_leaderless = false;

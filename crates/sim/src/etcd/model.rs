@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) compacted: i64,
     pub(crate) keys: BTreeMap<Vec<u8>, Vec<Version>>,
     pub(crate) is_full: bool,
+    /// The next write takes the last space: it happens, and is answered as if it had not.
+    pub(crate) takes_last_space: bool,
     pub(crate) members: Vec<Member>,
     /// The fault that it has.
     plant: Option<Plant>,
@@ -64,6 +66,7 @@ impl State {
             compacted: 0,
             keys: BTreeMap::new(),
             is_full: false,
+            takes_last_space: false,
             members: (0..members).map(|_| member()).collect(),
             plant,
             dice,
@@ -200,8 +203,9 @@ impl State {
                 .chain(&request.failure)
                 .filter_map(|op| op.request.as_ref())
         };
-        if self.is_full && all().any(|op| matches!(op, PbTxnOpRequest::RequestPut(_))) {
-            return Err(Status::resource_exhausted("etcdserver: mvcc: database space exceeded"));
+        let puts_something = all().any(|op| matches!(op, PbTxnOpRequest::RequestPut(_)));
+        if self.is_full && puts_something {
+            return Err(no_space());
         }
         let mut put = BTreeSet::new();
         let mut puts = request.success.iter().filter_map(|op| match op.request.as_ref() {
@@ -249,6 +253,10 @@ impl State {
             });
         }
         self.replicate();
+        if puts_something && std::mem::take(&mut self.takes_last_space) {
+            self.is_full = true;
+            return Err(no_space());
+        }
         let response = |response| PbResponseOp {
             response: Some(response),
         };
@@ -321,6 +329,10 @@ impl State {
             member.watches += 1;
         }
     }
+}
+
+fn no_space() -> Status {
+    Status::resource_exhausted("etcdserver: mvcc: database space exceeded")
 }
 
 fn key_value(key: &[u8], version: &Version) -> PbKeyValue {
