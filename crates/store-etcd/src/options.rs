@@ -9,7 +9,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 #[derive(Clone)]
 pub struct Options {
     /// Bounds each commit and each read from etcd, attempts at all members included. A commit whose
-    /// outcome is not known by then is [`CommitError::Unknown`].
+    /// outcome is not known by then is [`insula_store::CommitError::Unknown`].
     pub request_timeout: Duration,
     /// Bounds each attempt at one member. A member that is silent for longer is left for the next
     /// one.
@@ -18,7 +18,8 @@ pub struct Options {
     pub credentials: Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>,
     /// A random number that tells this process from all others on the same etcd.
     pub instance: u64,
-    /// Uses members of any version, with a warning; see [`version`].
+    /// Uses members of any version, with a warning; see
+    /// [`crate::version`].
     pub accept_old_versions: bool,
     /// Time between two comparisons of the copy in this process with etcd.
     pub audit_interval: Duration,
