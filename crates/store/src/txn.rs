@@ -175,7 +175,11 @@ impl Txn {
     /// [`CommitError::TooLarge`] with the first limit that the transaction exceeds.
     pub fn check_size(&self) -> Result<(), CommitError> {
         let bytes = self.bytes();
-        let guards = self.guards.len() + self.unguarded_puts().count();
+        // Few transactions are so large that their puts have to be looked at.
+        let guards = match self.guards.len() + self.writes.len() {
+            all if all <= TXN_OPS_MAX => self.guards.len(),
+            _ => self.guards.len() + self.unguarded_puts().count(),
+        };
         for (limit, got, max) in [
             (TxnLimit::Writes, self.writes.len(), TXN_OPS_MAX),
             (TxnLimit::Guards, guards, TXN_OPS_MAX),
