@@ -16,8 +16,19 @@ mod world;
 pub use faults::FAULTS;
 
 use crate::{Report, Settings};
+use std::thread;
+
+/// Size of the stack of a world: a request and its answer are polled in one another.
+const STACK_BYTES: usize = 32 << 20;
 
 /// Runs a world. Its steps are operations of clients.
+///
+/// # Panics
+/// There is no thread for it.
 pub fn run(settings: &Settings) -> Report {
-    world::run(settings)
+    thread::scope(|scope| {
+        let deep = thread::Builder::new().stack_size(STACK_BYTES);
+        let world = deep.spawn_scoped(scope, || world::run(settings));
+        world.expect("a thread starts").join().expect("panics are failures")
+    })
 }

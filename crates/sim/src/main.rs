@@ -14,9 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Size of a thread's stack: a request and its answer are polled in one another.
-const STACK_BYTES: usize = 32 << 20;
-
 /// Runs simulated worlds, each of a seed.
 #[derive(Parser)]
 struct Arguments {
@@ -122,7 +119,7 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
     let outcomes: [AtomicU64; 4] = Default::default();
     thread::scope(|scope| {
         for _ in 0..arguments.threads {
-            let work = || {
+            scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let is_over = time.is_some_and(|time| begun.elapsed() > time);
@@ -155,9 +152,7 @@ fn seeds(arguments: &Arguments, plant: Option<Plant>) -> Option<u64> {
                         tell_smallest(arguments.level(), &settings);
                     }
                 }
-            };
-            let thread = thread::Builder::new().stack_size(STACK_BYTES);
-            thread.spawn_scoped(scope, work).expect("a thread starts");
+            });
         }
     });
     let (steps, seeds, commits) = (steps.into_inner(), seeds.into_inner(), commits.into_inner());

@@ -6,8 +6,6 @@ use std::thread;
 const STEPS: usize = 1_000;
 /// Operations of clients on a modelled etcd.
 const OPERATIONS: usize = 400;
-/// A request and its answer are polled in one another.
-const STACK_BYTES: usize = 32 << 20;
 
 fn world(seed: u64, plant: Option<Plant>) -> Report {
     world_of(Level::Servers, seed, plant)
@@ -26,12 +24,6 @@ fn world_of(level: Level, seed: u64, plant: Option<Plant>) -> Report {
         plant,
         whole_trace: false,
     })
-}
-
-/// Runs some work on a large stack.
-fn deep<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(work);
-    thread.expect("a thread starts").join().expect("no panic")
 }
 
 /// Runs seeds on two threads.
@@ -89,39 +81,35 @@ fn faults_of_the_store_are_noticed() {
 
 #[test]
 fn stores_on_a_modelled_etcd_keep_what_they_promise() {
-    let outcomes = deep(|| {
-        let mut outcomes = [0; 4];
-        for seed in 1..17 {
-            let report = world_of(Level::Etcd, seed, None);
-            let trace = report.trace.join("\n");
-            assert_eq!(report.failure, None, "seed {seed}:\n{trace}");
-            outcomes
-                .iter_mut()
-                .zip(report.outcomes)
-                .for_each(|(sum, count)| *sum += count);
-        }
+    let mut outcomes = [0; 4];
+    for seed in 1..17 {
+        let report = world_of(Level::Etcd, seed, None);
+        let trace = report.trace.join("\n");
+        assert_eq!(report.failure, None, "seed {seed}:\n{trace}");
         outcomes
-    });
+            .iter_mut()
+            .zip(report.outcomes)
+            .for_each(|(sum, count)| *sum += count);
+    }
     assert!(outcomes.iter().all(|count| *count > 20), "{outcomes:?}");
 }
 
 #[test]
 fn a_seed_gives_one_run_on_a_modelled_etcd() {
-    let hashes = |()| {
+    let hashes = || {
         (3..6)
             .map(|seed| world_of(Level::Etcd, seed, None).hash)
             .collect::<Vec<_>>()
     };
-    let (first, again) = (deep(move || hashes(())), deep(move || hashes(())));
-    assert_eq!(first, again);
+    let first = hashes();
+    assert_eq!(first, hashes());
     assert_ne!(first[0], first[1]);
 }
 
 #[test]
 fn faults_of_etcd_are_noticed() {
     for plant in Level::Etcd.plants() {
-        let name = plant.to_string();
-        let noticed = deep(move || (1..20).find_map(|seed| world_of(Level::Etcd, seed, Some(plant.clone())).failure));
-        assert!(noticed.is_some(), "{name}");
+        let noticed = (1..20).find_map(|seed| world_of(Level::Etcd, seed, Some(plant.clone())).failure);
+        assert!(noticed.is_some(), "{plant}");
     }
 }
