@@ -15,6 +15,7 @@
 )]
 
 mod apiextensions;
+mod begun;
 mod checkout;
 mod clients;
 mod collector;
@@ -39,6 +40,7 @@ mod websocket;
 mod world;
 
 pub use apiextensions::Apiextensions;
+pub use begun::begun;
 pub use checkout::Checkout;
 pub use clients::{Runtime, check_console, check_docs, check_login, newest_kubectl, shots};
 pub use collector::{Collector, Metric, Point, Span};

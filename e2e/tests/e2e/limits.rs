@@ -1,7 +1,6 @@
 //! Limits on a tenant's requests: their sizes, rates and concurrency. A refusal names the limit.
 
 use std::{
-    io::Write,
     net::TcpStream,
     sync::{
         Arc, Mutex,
@@ -10,8 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use insula_e2e::{Answer, Client, Server, Setup, Who, shared, until, with_widgets, workspace};
-use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
+use insula_e2e::{Answer, Client, Server, Setup, Who, begun, shared, until, with_widgets, workspace};
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -128,22 +127,6 @@ fn urls_and_headers_have_limits() {
     client.get(MAPS).expect(200);
 }
 
-/// Begins a request without sending its body.
-fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnection, TcpStream> {
-    let mut config = insula_e2e::tls(&server.data_dir(), &Who::Anonymous);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = StreamOwned::new(connection, TcpStream::connect(server.address()).unwrap());
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
-         Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.flush().unwrap();
-    stream
-}
-
 /// Begins a request that takes the only permit, and returns the refusal of another request. Begins
 /// again when one of the other requests held the permit at that moment.
 fn in_flight(
@@ -152,7 +135,7 @@ fn in_flight(
     other: impl Fn() -> Answer,
 ) -> (StreamOwned<ClientConnection, TcpStream>, Answer) {
     until("carol's request is in flight", || {
-        let held = begun(server, "carol-token", path);
+        let held = begun(server, "carol-token", path, 9);
         let mut answers = (0..20).map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             other()

@@ -26,7 +26,7 @@ use dashmap::DashMap;
 use insula_api::ClusterName;
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -92,7 +92,12 @@ struct Limit {
 pub struct ConnectionMeter {
     usage: Mutex<Arc<TenantUsage>>,
     is_closed: AtomicBool,
+    /// Tells whether the peer has left; see [`ConnectionMeter::watch_peer`].
+    has_left: OnceLock<HasLeft>,
 }
+
+/// Tells whether the peer of a connection has left it.
+type HasLeft = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Charged {
     /// Returns a workspace with the owner that pays for it, if there is one.
@@ -138,6 +143,7 @@ impl FairShare {
         ConnectionMeter {
             usage: Mutex::new(self.0.new_usage(None, now)),
             is_closed: AtomicBool::new(false),
+            has_left: OnceLock::new(),
         }
     }
 
@@ -219,6 +225,19 @@ impl ConnectionMeter {
     /// Returns true once nobody waits for answers on the connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that requests compute in the task that reads the connection (HTTP/1.1): it learns
+    /// from `has_left`, and not from that task, that its peer has left.
+    pub(crate) fn watch_peer(&self, has_left: impl Fn() -> bool + Send + Sync + 'static) {
+        // A connection has one protocol.
+        let _ = self.has_left.set(Box::new(has_left));
+    }
+
+    /// Returns true once nobody waits for answers on the connection, as [`Self::is_closed`] does;
+    /// over HTTP/1.1 it takes a system call.
+    pub(crate) fn peer_has_left(&self) -> bool {
+        self.is_closed() || self.has_left.get().is_some_and(|has_left| has_left())
     }
 
     /// Decides whether the tenant of the connection is throttled.

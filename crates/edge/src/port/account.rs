@@ -92,6 +92,9 @@ impl RequestAccount {
         self.connection.charge(took);
         PIECE.set(Some(Piece::with_turn()));
         self.spend(cpu_time().saturating_sub(since))?;
+        if self.connection.peer_has_left() {
+            return Err(Ended::Left);
+        }
         begin_piece(self.runtimes.queue.pass(self))
     }
 
@@ -150,6 +153,7 @@ impl Waiter for RequestAccount {
 
     fn gives_up(&self) -> Option<Ended> {
         self.ended()
+            .or_else(|| self.connection.peer_has_left().then_some(Ended::Left))
     }
 }
 

@@ -254,7 +254,7 @@ async fn converse(
     stream: TlsStream<Socket>,
     peer: SocketAddr,
 ) {
-    let (_, session) = stream.get_ref();
+    let (socket, session) = stream.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
     let mut facts = PeerFacts::new(tls, chain, peer, (&shared.runtimes, Arc::clone(&open.meter)));
     facts.server_name = session.server_name().map(Arc::from);
@@ -262,6 +262,10 @@ async fn converse(
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.slot.connection;
     connection.shook_hands(agreed_on_2);
+    if !agreed_on_2 {
+        let stream = socket.stream();
+        open.meter.watch_peer(move || stream.peer_has_left());
+    }
     if let Some(account) = facts.certificate.as_ref().and_then(PeerCertificate::account) {
         connection.authenticated(&account);
     }
