@@ -3,7 +3,8 @@
 
 use futures_util::future::BoxFuture;
 use insula_api::{Json, Timestamp};
-use insula_auth::certificate::Mark;
+use insula_auth::{audit::Filter, certificate::Mark};
+use insula_meter::Meter;
 use insula_store::backup::Summary;
 use std::{
     io::{self, Read, Write},
@@ -54,8 +55,30 @@ pub trait Host: Send + Sync {
     /// The reason why they cannot be written.
     fn bootstrap(&self) -> BoxFuture<'_, Result<(), String>>;
 
+    /// Reads up to `most` events of this server's audit log, the newest first, that a filter
+    /// selects and that were written before a position: that of an earlier page. Blocks.
+    ///
+    /// # Errors
+    /// The log cannot be read, or the request has ended.
+    fn audit_events(
+        &self,
+        filter: &Filter,
+        most: usize,
+        before: Option<&str>,
+        meter: &Meter,
+    ) -> Result<AuditPage, String>;
+
     /// Returns the newest revision that is older than an age in seconds, if this run knows one.
     fn revision_before(&self, seconds: u64) -> Option<insula_api::Revision>;
+}
+
+/// A page of the audit log.
+#[derive(Debug)]
+pub struct AuditPage {
+    /// The events, the newest first.
+    pub events: Vec<Json>,
+    /// The position where the next page begins; `None` when there is no more.
+    pub next: Option<String>,
 }
 
 /// The end of a client certificate.

@@ -9,11 +9,13 @@
 //! reveal.
 
 mod event;
+mod filter;
 mod policy;
 mod record;
 mod stage;
 
 pub use event::{Event, Facts, NOTE_REASON};
+pub use filter::Filter;
 pub use policy::{InvalidPolicy, Level, Policy, Verdict};
 pub use record::{Log, OpenCall, Origin, Record, Sink};
 pub use stage::{Stage, Stages};

@@ -63,6 +63,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("MaintenanceService/GetConfig", "server config"),
     ("MaintenanceService/GetLogLevel", "server log-level"),
     ("MaintenanceService/SetLogLevel", "server log-level"),
+    ("MaintenanceService/ListAuditEvents", "server audit"),
     ("MaintenanceService/GetSupportBundle", "server support-bundle"),
     ("MigrationService/PlanMigration", "migrate tpr"),
     ("MigrationService/BeginMigration", "migrate tpr"),

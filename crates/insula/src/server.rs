@@ -1,5 +1,7 @@
 //! `insula server …`: maintenance of the server that answers, and of its store.
 
+mod audit;
+
 use std::{
     fs,
     io::Write as _,
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Config(Config),
     /// Show or change the level of the log. A restart goes back to the configuration.
     LogLevel(Level),
+    /// Show who did what: the events of the audit log, the newest first.
+    Audit(audit::Arguments),
     /// Write what a defect report needs, as one JSON document.
     SupportBundle(SupportBundle),
 }
@@ -95,6 +99,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
         Command::Members(arguments) => members(arguments),
         Command::Config(arguments) => config(arguments),
         Command::LogLevel(arguments) => log_level(arguments),
+        Command::Audit(arguments) => audit::run(arguments),
         Command::SupportBundle(arguments) => support_bundle(arguments),
     })
 }

@@ -11139,6 +11139,67 @@ impl ::prost::Name for SetLogLevelResponse {
         "/insula.admin.v1.SetLogLevelResponse".into()
     }
 }
+/// Selects events of the audit log. Fields that are empty select all.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAuditEventsRequest {
+    /// The workspace of the requests: its path or the name of its logical cluster.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The name of the user, or of the one whom the user acts as.
+    #[prost(string, tag = "2")]
+    pub user: ::prost::alloc::string::String,
+    /// The verb: "create", "get" and so on.
+    #[prost(string, tag = "3")]
+    pub verb: ::prost::alloc::string::String,
+    /// The resource in the plural, such as "configmaps".
+    #[prost(string, tag = "4")]
+    pub resource: ::prost::alloc::string::String,
+    /// The name of the object.
+    #[prost(string, tag = "5")]
+    pub name: ::prost::alloc::string::String,
+    /// Requests that were refused or that failed: answers of 400 and more, and none.
+    #[prost(bool, tag = "6")]
+    pub failed: bool,
+    /// Events in the answer at most. 0 means 100; more than 1000 means 1000.
+    #[prost(int32, tag = "7")]
+    pub page_size: i32,
+    /// The next_page_token of the previous page. Events that are written meanwhile stay away.
+    #[prost(string, tag = "8")]
+    pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListAuditEventsRequest {
+    const NAME: &'static str = "ListAuditEventsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListAuditEventsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListAuditEventsRequest".into()
+    }
+}
+/// Events of the audit log.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAuditEventsResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The events, in the form of audit.k8s.io/v1.
+    #[prost(message, repeated, tag = "2")]
+    pub events: ::prost::alloc::vec::Vec<::prost_types::Struct>,
+    /// The token of the next page. Empty when the log has no more.
+    #[prost(string, tag = "3")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListAuditEventsResponse {
+    const NAME: &'static str = "ListAuditEventsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListAuditEventsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListAuditEventsResponse".into()
+    }
+}
 /// Asks for a support bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetSupportBundleRequest {}
@@ -11432,6 +11493,38 @@ pub mod maintenance_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Lists the events of the audit log of the server that answers, the newest first. What the audit
+        /// policy leaves out, and what is older than the files of the log, is not there. A page looks at
+        /// some megabytes of the log at most: it may be empty, and yet have a next page.
+        pub async fn list_audit_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAuditEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAuditEventsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.MaintenanceService/ListAuditEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "insula.admin.v1.MaintenanceService",
+                        "ListAuditEvents",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// Collects what a defect report needs, as one JSON document: versions, configuration as in
         /// GetConfig, health, members, metrics, state of the runtime. No names or objects of tenants.
         pub async fn get_support_bundle(
@@ -11523,6 +11616,16 @@ pub mod maintenance_service_server {
             request: tonic::Request<super::SetLogLevelRequest>,
         ) -> std::result::Result<
             tonic::Response<super::SetLogLevelResponse>,
+            tonic::Status,
+        >;
+        /// Lists the events of the audit log of the server that answers, the newest first. What the audit
+        /// policy leaves out, and what is older than the files of the log, is not there. A page looks at
+        /// some megabytes of the log at most: it may be empty, and yet have a next page.
+        async fn list_audit_events(
+            &self,
+            request: tonic::Request<super::ListAuditEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAuditEventsResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the GetSupportBundle method.
@@ -11880,6 +11983,55 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetLogLevelSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.MaintenanceService/ListAuditEvents" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAuditEventsSvc<T: MaintenanceService>(pub Arc<T>);
+                    impl<
+                        T: MaintenanceService,
+                    > tonic::server::UnaryService<super::ListAuditEventsRequest>
+                    for ListAuditEventsSvc<T> {
+                        type Response = super::ListAuditEventsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAuditEventsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MaintenanceService>::list_audit_events(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAuditEventsSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -9,6 +9,7 @@
 //! full; lost events are counted.
 
 mod file;
+pub(crate) mod read;
 mod request;
 mod writer;
 

@@ -5,11 +5,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use insula_admin::host::{BackupFiles, CertificateEnd, ClientCertificate, Host};
+use insula_admin::host::{AuditPage, BackupFiles, CertificateEnd, ClientCertificate, Host};
 use insula_api::{Json, Revision};
+use insula_auth::audit::Filter;
+use insula_meter::Meter;
 use serde_json::json;
 
-use crate::{backup_files::Directory, client_certificates, config::Config, health::Health, telemetry::LogLevel};
+use crate::{audit, backup_files::Directory, client_certificates, config::Config, health::Health, telemetry::LogLevel};
 
 /// Labels whose values tenants choose.
 const TENANT_LABELS: [&str; 8] = [
@@ -139,6 +141,23 @@ impl Host for ServerHost {
         Box::pin(async move {
             let made = insula_controllers::bootstrap(registry).await;
             made.map_err(|cause| cause.to_string())
+        })
+    }
+
+    fn audit_events(
+        &self,
+        filter: &Filter,
+        most: usize,
+        before: Option<&str>,
+        meter: &Meter,
+    ) -> Result<AuditPage, String> {
+        let before = before.map(|text| text.parse().map_err(|()| format!("{text} is no position of the log")));
+        let path = audit::path(&self.config);
+        let page =
+            audit::read::page(&path, filter, most, before.transpose()?, meter).map_err(|error| error.to_string())?;
+        Ok(AuditPage {
+            events: page.events,
+            next: page.next.map(|next| next.to_string()),
         })
     }
 

@@ -243,6 +243,7 @@ async function tenantSees() {
     "/apis/root:org-02",
     "/migrations/root:org-02",
     "/usage/root:org-02",
+    "/audit/root:org-02",
     "/diff/root:provider/widgets",
     "/servers",
   ]) {
@@ -278,6 +279,7 @@ await pages.secrets(page, tools);
 await pages.stuck(page, tools);
 await pages.usage(page, tools);
 await pages.migrations(page, tools);
+await pages.audit(page, tools);
 await pages.servers(page, tools);
 await pages.difference(page, tools);
 const guest = await visitor();

@@ -14,6 +14,7 @@ export const DARK = [
   ["apis", "/apis/root:org-01:team-041/root:provider/gears", "Bind in root:org-01:team-041"],
   ["migrations", `/migrations/${TEAM}`, "Nothing was migrated"],
   ["usage", `/usage/root:org-01?show=${TEAM}`, "Objects by resource"],
+  ["audit", "/audit/root:provider", "requests"],
   ["servers", "/servers", "Flush p99"],
   ["diff", "/diff/root:provider/widgets", "to be changed here"],
 ];
@@ -183,6 +184,29 @@ export async function usage(page, { url, admin, look }) {
   assert.match(lines[0], /^workspace,cluster,objects,bytes,/);
   // The teams, and the one that was made while the tree was looked at.
   assert.equal(lines.length, 1 + 42);
+}
+
+/** Who did what: a refusal is found among all requests, whole, and older ones are read. */
+export async function audit(page, { url, admin, look }) {
+  const refused = await admin.send("POST", `${WIDGETS}?marked=by-the-test`, { apiVersion: "example.io/v2", kind: "Gadget" });
+  assert.ok(refused.status >= 400, refused.text);
+  await page.goto(`${url}/console/audit/${TEAM}`);
+  await page.getByRole("button", { name: "Failed" }).click();
+  await page.waitForURL(/\/audit\/root:org-01:team-002\?failed=1$/);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const row = page.getByRole("row", { name: new RegExp(`create widgets/default.*${refused.status}`) }).first();
+  await row.click();
+  await page.getByRole("complementary", { name: /^create widgets/ }).getByText("marked=by-the-test").waitFor();
+  await page.getByRole("button", { name: "All workspaces" }).click();
+  await page.getByRole("button", { name: "Failed" }).click();
+  await page.waitForURL(/\?all=1$/);
+  await page.getByText("500 requests", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Older" }).click();
+  await page.getByText("1,000 requests", { exact: true }).waitFor();
+  await page.getByRole("row", { name: /root:org-01:team-002/ }).first().click();
+  await look(page, "audit");
+  await page.getByRole("button", { name: "Copy insula" }).click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "insula server audit");
 }
 
 export async function servers(page, { url, look }) {

@@ -1,19 +1,23 @@
 //! `MaintenanceService`: history, health, members, configuration, log level, support bundle.
 
 use crate::{
+    host::blocking,
     operations::{Operations, Record},
     pages::Page,
     requests::Once,
-    session::{AdminService, Session},
+    session::{AdminService, Session, workspace_path},
     status,
 };
-use insula_api::{Json, Revision, Timestamp};
+use insula_api::{ClusterName, Json, Revision, Timestamp};
+use insula_auth::audit::Filter;
+use insula_catalog::locate::{self, NotLocated};
 use insula_proto::{
     admin::v1::{
         CompactRequest, CompactResponse, EtcdMember, GetConfigRequest, GetConfigResponse, GetHealthRequest,
         GetHealthResponse, GetLogLevelRequest, GetLogLevelResponse, GetSupportBundleRequest, GetSupportBundleResponse,
-        HealthCheck, ListMembersRequest, ListMembersResponse, ServerMember, SetLogLevelRequest, SetLogLevelResponse,
-        compact_request::Until, maintenance_service_server::MaintenanceService,
+        HealthCheck, ListAuditEventsRequest, ListAuditEventsResponse, ListMembersRequest, ListMembersResponse,
+        ServerMember, SetLogLevelRequest, SetLogLevelResponse, compact_request::Until,
+        maintenance_service_server::MaintenanceService,
     },
     value,
 };
@@ -21,7 +25,7 @@ use insula_registry::servers;
 use insula_store::Gone;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use std::{collections::BTreeMap, pin::Pin, time::Duration};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
@@ -29,6 +33,7 @@ use tonic::{Request, Response, Status};
 const MAINTENANCE: &str = "/maintenance";
 const HEALTH: &str = "/readyz/reasons";
 const METRICS: &str = "/metrics/bundle";
+const AUDIT: &str = "/maintenance/audit";
 /// Bytes of a message of a support bundle.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of a level of the log.
@@ -167,6 +172,46 @@ impl MaintenanceService for AdminService {
         self.once(&session, once, &request, changed).await.map(Response::new)
     }
 
+    async fn list_audit_events(
+        &self,
+        request: Request<ListAuditEventsRequest>,
+    ) -> Result<Response<ListAuditEventsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        session.administer("get", AUDIT)?;
+        let request = request.into_inner();
+        let fields = [
+            &*request.workspace,
+            &request.user,
+            &request.verb,
+            &request.resource,
+            &request.name,
+        ];
+        let failed = if request.failed { "failed" } else { "" };
+        let selected = [&fields[..], &[failed]].concat();
+        let page = Page::read(&session, &selected, request.page_size, &request.page_token)?;
+        let filter = Filter {
+            cluster: recorded_cluster(&session, &request.workspace)?,
+            user: request.user,
+            verb: request.verb,
+            resource: request.resource,
+            name: request.name,
+            failed: request.failed,
+        };
+        let (most, before) = (page.size, page.after.as_ref().map(|(_, position)| position.clone()));
+        let (host, meter) = (Arc::clone(&self.host), session.caller.work().clone());
+        let read = move || host.audit_events(&filter, most, before.as_deref(), &meter);
+        let read = blocking(&*self.host, read).await?.map_err(Status::unavailable)?;
+        let events = read.events.iter().filter_map(Json::as_object).map(value::from_json);
+        let revision = session.snapshot.revision();
+        Ok(Response::new(ListAuditEventsResponse {
+            header: session.header(),
+            events: events
+                .collect::<Result<_, _>>()
+                .map_err(|error| Status::internal(error.to_string()))?,
+            next_page_token: read.next.map_or_else(String::new, |next| page.next(revision, &next)),
+        }))
+    }
+
     type GetSupportBundleStream = Pin<Box<dyn Stream<Item = Result<GetSupportBundleResponse, Status>> + Send>>;
 
     async fn get_support_bundle(
@@ -190,6 +235,20 @@ impl MaintenanceService for AdminService {
         let mut messages: Vec<_> = text.chunks(CHUNK_BYTES).map(|data| message(data, "")).collect();
         messages.push(message(&[], &sha256));
         Ok(Response::new(Box::pin(tokio_stream::iter(messages))))
+    }
+}
+
+/// Returns the logical cluster whose requests the log has. One that is gone is still in the log, by
+/// its name.
+fn recorded_cluster(session: &Session, workspace: &str) -> Result<Option<ClusterName>, Status> {
+    if workspace.is_empty() {
+        return Ok(None);
+    }
+    let path = workspace_path("workspace", workspace)?;
+    match locate::locate_view(&session.snapshot, &path) {
+        Ok((cluster, _)) => Ok(Some(cluster)),
+        Err(NotLocated::UnknownCluster(cluster)) if path.parent().is_none() => Ok(Some(cluster)),
+        Err(why) => Err(status::not_located(&path, &why).unwrap_or_else(|| status::no_workspace(workspace))),
     }
 }
 

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, beginLogin, endLogin, onSignedOut, provider, signIn, signOut, takeAnswer, whoAmI } from "./api";
 import type { User } from "./api";
 import { Apis } from "./apis";
+import { Audit } from "./audit";
 import { Diff } from "./diff";
 import { Exports } from "./exports";
 import { Migrations } from "./migrations";
@@ -135,6 +136,7 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
         {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
         {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
         {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
+        {place.page === "audit" && <Audit key={place.workspace + place.query} place={place} home={home} />}
         {place.page === "servers" && <Servers />}
         {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
         {place.page === "conversion" && <Playground place={place} home={home} />}

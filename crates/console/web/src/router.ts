@@ -24,6 +24,7 @@ export const PAGES = [
   ["conversion", "Conversion", "c"],
   ["migrations", "Migrations", "m"],
   ["usage", "Usage", "u"],
+  ["audit", "Audit", "t"],
   ["servers", "Servers", "v"],
 ] as const;
 

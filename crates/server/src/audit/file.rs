@@ -86,22 +86,7 @@ impl Rotated {
 
     /// Removes old files that are too many or too old.
     fn forget(&self) -> io::Result<()> {
-        let dir = self.path.parent().unwrap_or(Path::new("."));
-        let (stem, extension) = parts(&self.path);
-        let mut backups = Vec::new();
-        for entry in fs::read_dir(dir)? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // A date begins with a digit: `audit-notes.log` is not a rotated file.
-            let dated = name
-                .strip_prefix(&format!("{stem}-"))
-                .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-            if dated.is_some_and(|rest| rest.ends_with(&extension)) {
-                backups.push(path);
-            }
-        }
-        // Names sort as their dates do.
-        backups.sort_unstable();
+        let backups = backups(&self.path)?;
         let many = backups.len().saturating_sub(self.keep.backups);
         for (index, path) in backups.iter().enumerate() {
             if index < many || self.is_old(path)? {
@@ -118,6 +103,27 @@ impl Rotated {
         let age = SystemTime::now().duration_since(fs::metadata(path)?.modified()?);
         Ok(age.is_ok_and(|age| age > self.keep.age))
     }
+}
+
+/// Returns the rotated files of a log, the oldest first.
+pub(super) fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let (stem, extension) = parts(path);
+    let mut backups = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // A date begins with a digit: `audit-notes.log` is not a rotated file.
+        let dated = name
+            .strip_prefix(&format!("{stem}-"))
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        if dated.is_some_and(|rest| rest.ends_with(&extension)) {
+            backups.push(path);
+        }
+    }
+    // Names sort as their dates do.
+    backups.sort_unstable();
+    Ok(backups)
 }
 
 /// Splits a file name: `audit.log` is `audit` and `.log`.

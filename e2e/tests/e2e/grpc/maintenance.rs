@@ -1,10 +1,10 @@
 //! Maintenance over gRPC: history, health, members, configuration, level of the log, bundle.
 
-use insula_e2e::{Etcd, Server, Who, runtime, shared, until, workspace};
+use insula_e2e::{Etcd, Server, Setup, Who, runtime, shared, until, workspace};
 use insula_proto::{
     admin::v1::{
         CompactRequest, GetConfigRequest, GetHealthRequest, GetLogLevelRequest, GetSupportBundleRequest,
-        ListMembersRequest, SetLogLevelRequest, compact_request::Until,
+        ListAuditEventsRequest, ListMembersRequest, SetLogLevelRequest, compact_request::Until,
         maintenance_service_client::MaintenanceServiceClient,
     },
     value::to_json,
@@ -41,6 +41,10 @@ fn maintenance_is_for_administrators_of_the_installation() {
                 .map(drop),
             client
                 .list_members(as_user("alice-token", ListMembersRequest::default()))
+                .await
+                .map(drop),
+            client
+                .list_audit_events(as_user("alice-token", ListAuditEventsRequest::default()))
                 .await
                 .map(drop),
             client
@@ -250,4 +254,84 @@ fn servers_on_one_etcd_know_each_other() {
             assert_eq!(urls, wanted);
         }
     });
+}
+
+/// Returns the events of all pages.
+fn audit_events(server: &Server, request: &ListAuditEventsRequest) -> Vec<Value> {
+    let (mut found, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListAuditEventsRequest {
+            page_token,
+            page_size: 7,
+            ..request.clone()
+        };
+        let page = runtime().block_on(maintenance(server).list_audit_events(request));
+        let page = page.unwrap().into_inner();
+        assert!(page.events.len() <= 7);
+        let events = page
+            .events
+            .into_iter()
+            .map(|event| Value::Object(to_json(event).unwrap()));
+        found.extend(events);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return found;
+        }
+    }
+}
+
+/// The audit log is read backwards, a page at a time: also what is in files that were rotated, and
+/// in a workspace that is gone.
+#[test]
+fn audit_events_are_listed_from_the_newest() {
+    let server = Server::with(Setup {
+        environment: vec![("INSULA_AUDIT_MAX_MEGABYTES".to_owned(), "1".to_owned())],
+        ..Setup::default()
+    });
+    let (place, cluster) = workspace(&server.admin(), "audited");
+    let client = server.admin().in_workspace(&place);
+    for n in 0..20 {
+        let map =
+            serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{n}")}});
+        client.post(MAPS, &map).expect(201);
+    }
+    client.get(&format!("{MAPS}/none")).expect(404);
+    // Others fill a file of the log.
+    let long = "x".repeat(6_000);
+    for _ in 0..220 {
+        server.admin().get(&format!("/version?{long}")).expect(200);
+    }
+    let files = || std::fs::read_dir(server.data_dir().join("audit")).unwrap().count();
+    until("the log was rotated", || (files() > 1).then_some(()));
+    let of_workspace = |workspace: &str| ListAuditEventsRequest {
+        workspace: workspace.to_owned(),
+        resource: "configmaps".to_owned(),
+        ..ListAuditEventsRequest::default()
+    };
+    let created = ListAuditEventsRequest {
+        verb: "create".to_owned(),
+        ..of_workspace(&place)
+    };
+    let names: Vec<Value> = audit_events(&server, &created)
+        .iter()
+        .map(|event| event["objectRef"]["name"].clone())
+        .collect();
+    let expected: Vec<Value> = (0..20).rev().map(|n| format!("map-{n}").into()).collect();
+    assert_eq!(names, expected);
+    let failed = audit_events(
+        &server,
+        &ListAuditEventsRequest {
+            failed: true,
+            ..of_workspace(&place)
+        },
+    );
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["responseStatus"]["code"], 404);
+    let name = place.rsplit(':').next().unwrap();
+    let workspaces = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces";
+    server.admin().delete(&format!("{workspaces}/{name}")).expect(200);
+    until("the workspace is gone", || (client.get(MAPS).code != 200).then_some(()));
+    assert!(audit_events(&server, &of_workspace(&cluster)).len() > 20);
+    let unknown = runtime().block_on(maintenance(&server).list_audit_events(of_workspace(&place)));
+    assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
 }
