@@ -33,30 +33,67 @@ pub enum Runtime {
     Node,
     /// client-go and controller-runtime.
     Go,
+    /// fabric8's client and the official one, from Maven Central.
+    Java,
+}
+
+/// Versions of a client's packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edition {
+    /// The oldest version that the check of the client fits.
+    Oldest,
+    /// The newest version that can be had for the runtimes of this machine.
+    Newest,
+}
+
+impl Edition {
+    /// All editions.
+    pub const ALL: [Self; 2] = [Self::Oldest, Self::Newest];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Oldest => "oldest",
+            Self::Newest => "newest",
+        }
+    }
 }
 
 impl Runtime {
     /// Returns the folder below `e2e/clients`, and the manifest files that determine the packages.
-    fn sources(self) -> (&'static str, &'static [&'static str]) {
-        match self {
-            Self::Python => ("python", &["requirements.txt"]),
-            Self::Node => ("node", &["package.json", "package-lock.json", "check.mjs"]),
-            Self::Go => ("go", &["go.mod", "go.sum"]),
+    fn sources(self, edition: Edition) -> (&'static str, &'static [&'static str]) {
+        match (self, edition) {
+            (Self::Python, Edition::Oldest) => ("python", &["oldest.txt"]),
+            (Self::Python, Edition::Newest) => ("python", &["requirements.txt"]),
+            (Self::Node, Edition::Oldest) => ("node", &["package.json", "package-lock.json", "check.mjs"]),
+            (Self::Node, Edition::Newest) => (
+                "node",
+                &["newest/package.json", "newest/package-lock.json", "check.mjs"],
+            ),
+            (Self::Go, _) => ("go", &["go.mod", "go.sum"]),
+            (Self::Java, _) => (
+                "java",
+                &[
+                    "pom.xml",
+                    "src/main/java/Check.java",
+                    "src/main/java/Fabric8.java",
+                    "src/main/java/Official.java",
+                ],
+            ),
         }
     }
 
     /// Runs the client in a workspace until it has checked everything; its output is the failure.
-    pub fn check(self, server: &Server, workspace: &str) {
-        self.run(server, workspace, None);
+    pub fn check(self, server: &Server, workspace: &str, edition: Edition) {
+        self.run(server, workspace, edition, None);
     }
 
     /// Runs another part of the client, by its name.
-    pub fn check_part(self, server: &Server, workspace: &str, part: &str) {
-        self.run(server, workspace, Some(part));
+    pub fn check_part(self, server: &Server, workspace: &str, edition: Edition, part: &str) {
+        self.run(server, workspace, edition, Some(part));
     }
 
-    fn run(self, server: &Server, workspace: &str, part: Option<&str>) {
-        let installed = match self.install() {
+    fn run(self, server: &Server, workspace: &str, edition: Edition, part: Option<&str>) {
+        let installed = match self.install(edition) {
             Ok(installed) => installed,
             Err(missing) => return eprintln!("skipped: {missing}"),
         };
@@ -94,33 +131,44 @@ impl Runtime {
                 command.arg(installed.join("check.mjs"));
             }
             Self::Go => command = Command::new(installed.join("check")),
+            Self::Java => {
+                let (classes, packages) = (installed.join("classes"), installed.join("dependency"));
+                command = Command::new("java");
+                command
+                    .arg("-cp")
+                    .arg(format!("{}:{}/*", classes.display(), packages.display()))
+                    .arg("Check");
+            }
         }
         command
     }
 
     /// Returns the folder with the client's packages. An error is a sentence.
-    fn install(self) -> Result<PathBuf, String> {
-        let (name, files) = self.sources();
-        let source = clients().join(name);
+    fn install(self, edition: Edition) -> Result<PathBuf, String> {
+        let (folder, files) = self.sources(edition);
+        let source = clients().join(folder);
+        let name = format!("{folder}-{}", edition.name());
         // Go decides itself whether anything changed.
-        install(name, &source, files, self == Self::Go, &|into| {
-            self.fetch(&source, into)
+        install(&name, &source, files, self == Self::Go, &|into| {
+            self.fetch(&source, files, edition, into)
         })
     }
 
-    fn fetch(self, source: &Path, into: &Path) -> Result<(), String> {
+    fn fetch(self, source: &Path, files: &[&str], edition: Edition, into: &Path) -> Result<(), String> {
         match self {
-            Self::Python => pip(source, into),
+            Self::Python => pip(&source.join(files[0]), into),
             Self::Node => {
-                for file in self.sources().1 {
-                    std::fs::copy(source.join(file), into.join(file)).map_err(|error| error.to_string())?;
+                for file in files.iter().map(Path::new) {
+                    let name = file.file_name().ok_or("a file has a name")?;
+                    std::fs::copy(source.join(file), into.join(name)).map_err(|error| error.to_string())?;
                 }
-                run(
-                    "node",
-                    &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"],
-                    &[],
-                    into,
-                )?;
+                // Packages of the newest client fail to load on Node 20.
+                let needed = match edition {
+                    Edition::Oldest => 20,
+                    Edition::Newest => 22,
+                };
+                let version = format!("process.exit(parseInt(process.versions.node) < {needed} ? 1 : 0)");
+                run("node", &["-e", &version], &[], into)?;
                 run(
                     "npm",
                     &["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
@@ -135,6 +183,13 @@ impl Runtime {
                 &[into.join("check").into_os_string(), ".".into()],
                 source,
             ),
+            Self::Java => {
+                // A profile that is not in the pom changes nothing.
+                let profile = format!("-P{}", edition.name());
+                let folder = format!("-Dinto={}", into.display());
+                let goals = ["--quiet", "--batch-mode", "compile", "dependency:copy-dependencies"];
+                run("mvn", &goals, &[profile.into(), folder.into()], source)
+            }
         }
     }
 }
@@ -190,8 +245,8 @@ pub(crate) fn install(
     Ok(installed)
 }
 
-/// Installs the packages of `requirements.txt`.
-pub(crate) fn pip(source: &Path, into: &Path) -> Result<(), String> {
+/// Installs the packages of a file of requirements.
+pub(crate) fn pip(requirements: &Path, into: &Path) -> Result<(), String> {
     let arguments = [
         "-m",
         "pip",
@@ -200,9 +255,8 @@ pub(crate) fn pip(source: &Path, into: &Path) -> Result<(), String> {
         "--disable-pip-version-check",
         "--target",
     ];
-    let requirements = source.join("requirements.txt");
-    let rest = [into.into(), "--requirement".into(), requirements.into_os_string()];
-    run("python3", &arguments, &rest, source)
+    let rest = [into.into(), "--requirement".into(), requirements.into()];
+    run("python3", &arguments, &rest, into)
 }
 
 pub(crate) fn run(program: &str, arguments: &[&str], more: &[OsString], folder: &Path) -> Result<(), String> {

@@ -94,7 +94,7 @@ fn python(work: &Path) -> Result<Command, String> {
         &source("python"),
         &["requirements.txt"],
         false,
-        &|into| pip(&source("python"), into),
+        &|into| pip(&source("python").join("requirements.txt"), into),
     )?;
     // The steps find the checkout and the packages in the folder in which they run.
     let entries = fs::read_dir(&packages).map_err(|error| error.to_string())?;
