@@ -12,6 +12,7 @@ use crate::{
 };
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
 use insula_catalog::{Api, Error, Result, bundle, ids, parts};
+use std::sync::Arc;
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -106,7 +107,7 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
 /// rules and without.
 fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[Acceptance]) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let warn_of_effects = |api: &Api| {
+    let warn_of_effects = |api: &Arc<Api>| {
         let served = review
             .catalog
             .resolve(review.snapshot, review.cluster, &api.group, &api.names.plural);
