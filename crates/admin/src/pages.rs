@@ -122,7 +122,13 @@ impl Page {
         Page::parse(&secret, session.caller.method(), filter, page_size, page_token)
     }
 
-    fn parse(secret: &[u8], method: &str, filter: &[&str], page_size: i32, page_token: &str) -> Result<Page, Status> {
+    pub(crate) fn parse(
+        secret: &[u8],
+        method: &str,
+        filter: &[&str],
+        page_size: i32,
+        page_token: &str,
+    ) -> Result<Page, Status> {
         let size = match usize::try_from(page_size) {
             Ok(0) => SIZE_DEFAULT,
             Ok(size) => size.min(SIZE_MAX),

@@ -19,6 +19,7 @@ mod hidden;
 mod logicalcluster;
 mod namespace;
 mod rbac;
+mod release;
 mod removal;
 mod reserved;
 mod review;

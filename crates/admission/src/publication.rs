@@ -14,12 +14,13 @@ mod manifest;
 mod plan;
 mod removal;
 mod steps;
+mod unruled;
 
 pub use compatible::review;
 pub use contents::{has_same_contents, is_accepted, updated};
 pub use diff::{Difference, differences};
 pub use draft::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
-pub use effects::{Acceptance, Effect, Effects, Times, add as add_effects, is_open, unaccepted, unanswered};
+pub use effects::{Acceptance, Effect, Effects, Serving, Times, add as add_effects, is_open, unaccepted, unanswered};
 pub use lint::{Finding, Severity, lint};
 pub use manifest::{Manifest, without_rules};
 pub use plan::{
@@ -28,6 +29,7 @@ pub use plan::{
 };
 pub use removal::{Removal, confirm, means_version, removals, withdrawals};
 pub use steps::{Step, steps};
+pub use unruled::hidden_by_new_versions;
 
 use insula_api::{Json, names::api_versions};
 

@@ -164,8 +164,8 @@ pub mod annotations {
     /// that its author accepts, as `<effect>[=<number of objects>]`, separated by commas; see
     /// [`super::effects`]. A number keeps a consent from covering objects that come later.
     pub const ACCEPTED_EFFECTS: &str = "insula.io/accepted-effects";
-    /// On an APIConversion that is written: as [`ACCEPTED_EFFECTS`], for this write alone. The
-    /// server does not store it.
+    /// On an APIResourceSchema, an APIConversion or an APIExport that is written: as
+    /// [`ACCEPTED_EFFECTS`], for this write alone. The server does not store it.
     pub const ACCEPTED_ONCE: &str = "insula.io/accepted-effects-once";
     /// On a CustomResourceDefinition: the version that it was created in, if that is [`V1BETA1`],
     /// whose rules it keeps.

@@ -111,6 +111,11 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// Returns the keys of the labels that it looks at.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.requirements.iter().map(Requirement::key)
+    }
+
     /// Returns the comparisons that it takes to match an object, at most.
     pub fn comparisons(&self) -> usize {
         let of = |requirement: &Requirement| match requirement {

@@ -5,7 +5,10 @@
 //! object in the versions of its other owners.
 
 use crate::context::{By, Context};
-use insula_api::{Json, Object};
+use insula_api::{
+    Json, Object,
+    names::{annotations::ACCEPTED_ONCE, groups},
+};
 use insula_apply::{Element, FieldSet, Managers, OnConflict, Retirement, Shape, Versions, Writer};
 use insula_catalog::{
     ApiVersion, Error, Origin, Part, Respelled, Result, Served,
@@ -27,9 +30,10 @@ pub(crate) fn created(context: &Context<'_>, new: &mut Json) {
     let managers = match context.by {
         By::Applied(managers) => managers.clone(),
         By::Update(manager) => {
-            let bare = Bare::take(new);
+            let (bare, word) = (Bare::take(new), Word::take(context.served, new));
             let before = nothing(context);
             let owned = update(context, manager, &before, new, Managers::default(), None);
+            word.put_back(new);
             bare.put_back(new);
             owned.unwrap_or_default()
         }
@@ -60,7 +64,9 @@ fn is_hollow(value: &Json) -> bool {
 pub(crate) fn updated(context: &Context<'_>, old: &Entry, mut old_seen: Json, new: &mut Json, sent: Json) {
     let live = take(&mut old_seen);
     metadata_of(&mut old_seen).remove("resourceVersion");
+    let word = Word::take(context.served, new);
     let owners = owners(context, old, &old_seen, &live, new, &sent);
+    word.put_back(new);
     set(new, owners.unwrap_or(live));
 }
 
@@ -138,7 +144,7 @@ pub(crate) fn apply(
     };
     let bare = old.map(|_| Bare::take(&mut live));
     let mut config = config.clone();
-    let asked = Bare::take(&mut config);
+    let (asked, word) = (Bare::take(&mut config), Word::take(context.served, &mut config));
     let api_version = context.served.api_version(&context.version.name);
     let ignored = ignored(context.version, context.part, [&live, &config]);
     let writer = writer(context, manager, &api_version, &ignored);
@@ -168,6 +174,7 @@ pub(crate) fn apply(
             metadata_of(&mut object).insert("resourceVersion".into(), revision);
         }
     }
+    word.put_back(&mut object);
     Ok((object, applied.managers))
 }
 
@@ -223,15 +230,8 @@ struct Bare {
 
 impl Bare {
     fn take(object: &mut Json) -> Bare {
-        let metadata = metadata_of(object);
-        let revision = metadata.remove("resourceVersion");
-        let mut cluster = None;
-        if let Some(Json::Object(annotations)) = metadata.get_mut("annotations") {
-            cluster = annotations.remove(CLUSTER_ANNOTATION);
-            if cluster.is_some() && annotations.is_empty() {
-                metadata.remove("annotations");
-            }
-        }
+        let revision = metadata_of(object).remove("resourceVersion");
+        let cluster = take_annotation(object, CLUSTER_ANNOTATION);
         Bare { revision, cluster }
     }
 
@@ -244,6 +244,36 @@ impl Bare {
             metadata.entry("annotations").or_insert_with(|| json!({}))[CLUSTER_ANNOTATION] = cluster;
         }
     }
+}
+
+/// The annotation of the parts of a release that is for one write alone: admission takes it out, so
+/// nobody owns it.
+struct Word(Option<Json>);
+
+impl Word {
+    fn take(served: &Served, object: &mut Json) -> Word {
+        const PARTS: [&str; 3] = ["apiresourceschemas", "apiconversions", "apiexports"];
+        let is_part = **served.group() == *groups::APIS && PARTS.contains(&&*served.names().plural);
+        Word(is_part.then(|| take_annotation(object, ACCEPTED_ONCE)).flatten())
+    }
+
+    fn put_back(self, object: &mut Json) {
+        if let Some(word) = self.0 {
+            let annotations = metadata_of(object).entry("annotations");
+            annotations.or_insert_with(|| json!({}))[ACCEPTED_ONCE] = word;
+        }
+    }
+}
+
+/// Takes an annotation out, and with the last one the map.
+fn take_annotation(object: &mut Json, name: &str) -> Option<Json> {
+    let metadata = metadata_of(object);
+    let annotations = metadata.get_mut("annotations").and_then(Json::as_object_mut)?;
+    let taken = annotations.remove(name)?;
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    Some(taken)
 }
 
 /// The versions in which managers own fields of an object. Parsed once per revision.

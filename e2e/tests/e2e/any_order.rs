@@ -154,6 +154,82 @@ fn a_definition_that_comes_before_its_rules_waits_for_them() {
     });
 }
 
+/// Before its first rules, too: a client that writes back what it reads there would empty the object.
+#[test]
+fn a_version_that_hides_what_objects_hold_waits_for_the_first_rules() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "first-rules").0);
+    let two = definition(&[("v1", &["first"]), ("v2", &["name"])]);
+    let rolled_out = |status: &str, reason: &str| {
+        until(&format!("RolledOut is {status}: {reason}"), || {
+            let held = condition(&client, &format!("{DEFINITIONS}/{NAME}"), "RolledOut");
+            let generation = client.get(&format!("{DEFINITIONS}/{NAME}")).expect(200)["metadata"]["generation"].clone();
+            let is_so = held["status"] == status && held["reason"].as_str().unwrap_or_default() == reason;
+            (is_so && held["observedGeneration"] == generation).then_some(held)
+        })
+    };
+    let waits = || {
+        let early = apply(&client, DEFINITIONS, &two);
+        assert!(
+            early.code == 200
+                && warns(&early, "value-hidden:pets.order.example.io/v2:.spec.first: 1 object")
+                && warns(
+                    &early,
+                    "served on, until an APIConversion of this name has rules for v2"
+                ),
+            "{early:?}"
+        );
+        // No request sees the version, not even the one behind the answer.
+        assert_eq!(client.get(&pets("v2")).code, 404);
+        assert_eq!(spec(&client, "v1"), json!({"first": "bob"}));
+        let held = rolled_out("False", "RulesNotFound");
+        assert!(held["message"].to_string().contains("/v2:.spec.first"), "{held}");
+        assert_eq!(client.get(&pets("v2")).code, 404);
+    };
+    let one = definition(&[("v1", &["first"])]);
+    apply(&client, DEFINITIONS, &one).expect(201);
+    create(&client, &json!({"first": "bob"}));
+    waits();
+    // It can be taken back, and come with its rules after it.
+    let back = apply(&client, DEFINITIONS, &one);
+    assert!(back.code == 200 && !warns(&back, "served on"), "{back:?}");
+    rolled_out("True", "");
+    waits();
+    apply(&client, RULES, &rules(&[("first", "v2", "name")])).expect(201);
+    assert_eq!(spec(&client, "v2"), json!({"name": "bob"}));
+    rolled_out("True", "");
+}
+
+#[test]
+fn somebodys_word_or_the_end_of_the_objects_lets_a_version_serve_without_rules() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "no-rules").0);
+    let two = || definition(&[("v1", &["first"]), ("v2", &["name"])]);
+    apply(&client, DEFINITIONS, &definition(&[("v1", &["first"])])).expect(201);
+    create(&client, &json!({"first": "bob"}));
+    apply(&client, DEFINITIONS, &two()).expect(200);
+    assert_eq!(client.get(&pets("v2")).code, 404);
+    client.delete(&format!("{}/a", pets("v1"))).expect(200);
+    until("nothing is hidden any more", || {
+        (client.get(&pets("v2")).code == 200).then_some(())
+    });
+    apply(&client, DEFINITIONS, &definition(&[("v1", &["first"])])).expect(200);
+    create(&client, &json!({"first": "bob"}));
+    let mut accepted = two();
+    accepted["metadata"]["annotations"] = json!({"insula.io/accepted-effects": "value-hidden=0"});
+    let few = apply(&client, DEFINITIONS, &accepted);
+    assert!(few.code == 200 && warns(&few, "served on"), "{few:?}");
+    accepted["metadata"]["annotations"] = json!({"insula.io/accepted-effects": "value-hidden=1"});
+    let enough = apply(&client, DEFINITIONS, &accepted);
+    assert!(enough.code == 200 && !warns(&enough, "served on"), "{enough:?}");
+    until("somebody's word counts", || {
+        (client.get(&pets("v2")).code == 200).then_some(())
+    });
+    assert_eq!(spec(&client, "v2"), json!({}));
+}
+
 #[test]
 fn changes_of_a_definition_without_rules_are_told() {
     let server = shared();

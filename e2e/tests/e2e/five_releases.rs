@@ -22,7 +22,7 @@ use crate::{
 
 mod release;
 
-use release::{FORGIVING, Release, both_ways, rule};
+use release::{FORGIVING, Release, both_ways, direction, size, tag};
 
 const GROUP: &str = "five.example.io";
 const API: &str = "engines.five.example.io";
@@ -41,6 +41,17 @@ fn verdict(effects: &[(&str, i64)]) -> Verdict {
             (format!("{kind}:{API}/{rest}"), *objects)
         })
         .collect()
+}
+
+/// Returns the effects that kubectl's warnings tell.
+fn warned(text: &str) -> Verdict {
+    let warnings = text.lines().filter_map(|line| line.strip_prefix("Warning: "));
+    let effects = warnings.filter_map(|line| {
+        let (id, rest) = line.split_once(": ").filter(|(id, _)| id.contains(API))?;
+        let objects = rest.split(" object").next()?.rsplit(' ').next()?;
+        Some((id.to_owned(), objects.parse().ok()?))
+    });
+    effects.collect()
 }
 
 struct Scene {
@@ -71,7 +82,7 @@ impl Scene {
     }
 
     /// Makes a tenant with one engine. Ten have a backup, three are slow, five count above 24, four
-    /// have a port, half have no note; the size of one is no number.
+    /// have a port, six have a tag, half have no note; the size of one is no number.
     fn tenant(&self, number: usize) -> Client {
         let (_, tenant) = providers::tenant(&self.server.admin(), &self.provider, (GROUP, "engines"));
         let engines = format!("/apis/{GROUP}/v1/engines");
@@ -87,6 +98,9 @@ impl Scene {
         }
         if number < 4 {
             spec["port"] = json!(80);
+        }
+        if number.is_multiple_of(5) {
+            spec["tag"] = json!("a tag");
         }
         if number.is_multiple_of(2) {
             spec["note"] = json!("a note");
@@ -169,7 +183,7 @@ impl Scene {
 
     /// Returns the warnings of `kubectl apply`, as a dry run: of the export, its schemas and rules
     /// being there, or of the rules of a schema that it offers already. These are refused if they
-    /// show less.
+    /// show less. Without its schema the export's warning says that nothing is known.
     fn by_kubectl(&self, kubectl: &Kubectl, release: &Release) -> Verdict {
         let (code, documents) = self.publish(release, &[]);
         assert_eq!(code, 0, "{documents}");
@@ -183,9 +197,13 @@ impl Scene {
         let (tried, others): (Vec<&str>, Vec<&str>) = documents
             .split("\n---\n")
             .partition(|document| document.contains(tried_kind));
+        let mut of_parts = None;
         if !in_place {
+            let early = kubectl.run(&self.provider, &["apply", "--dry-run=server", "-f", "-"], tried[0]);
+            assert!(early.text.contains("to stored objects is not known"), "{}", early.text);
             let applied = kubectl.run(&self.provider, &["apply", "-f", "-"], &others.join("\n---\n"));
             assert_eq!(applied.code, 0, "{}", applied.text);
+            of_parts = Some(warned(&applied.text));
         }
         let tried = kubectl.run(&self.provider, &["apply", "--dry-run=server", "-f", "-"], tried[0]);
         if tried.code != 0 {
@@ -194,15 +212,17 @@ impl Scene {
             let (field, rest) = field.split_once(" of ").unwrap();
             let version = rest.split_once(" in ").unwrap().1.split(':').next().unwrap();
             let objects = before.rsplit(' ').next().unwrap().parse().unwrap();
-            return Verdict::from([(format!("value-hidden:{API}/{version}:{field}"), objects)]);
+            let kind = ["value-hidden", "write-hidden"].into_iter();
+            let mut kind = kind.filter(|kind| refusal.contains(&format!("{kind}=")));
+            let kind = kind.next().unwrap();
+            return Verdict::from([(format!("{kind}:{API}/{version}:{field}"), objects)]);
         }
-        let warnings = tried.text.lines().filter_map(|line| line.strip_prefix("Warning: "));
-        let effects = warnings.filter_map(|line| {
-            let (id, rest) = line.split_once(": ").filter(|(id, _)| id.contains(API))?;
-            let objects = rest.split(" object").next()?.rsplit(' ').next()?;
-            Some((id.to_owned(), objects.parse().ok()?))
-        });
-        effects.collect()
+        let verdict = warned(&tried.text);
+        // The rules, which come last before the export, have told the same.
+        if let Some(of_parts) = of_parts {
+            assert_eq!(of_parts, verdict);
+        }
+        verdict
     }
 
     /// Checks the effects of a release in each way, and that it is refused.
@@ -219,8 +239,21 @@ impl Scene {
         assert_eq!(refused.code(), Code::FailedPrecondition, "{}", refused.message());
     }
 
-    /// Checks that a release is refused for its rules in each way, whatever is accepted.
-    fn refused(&self, release: &Release, words: &str) {
+    /// Checks that a release is refused for its rules in each way, whatever is accepted: with these
+    /// words, and by kubectl, which writes the rules of the schema on offer, for this field.
+    fn refused(&self, release: &Release, words: &str, field: &str) {
+        if let Some(kubectl) = Kubectl::for_server(&self.server) {
+            let (_, mut rules) = release.documents();
+            rules["metadata"]["name"] =
+                self.provider().get(EXPORT).expect(200)["spec"]["resources"][0]["schema"].take();
+            let arguments = ["apply", "--dry-run=server", "-f", "-"];
+            let refused = kubectl.run(&self.provider, &arguments, &rules.to_string());
+            assert!(
+                refused.code != 0 && refused.text.contains(field),
+                "{field}: {}",
+                refused.text
+            );
+        }
         let (code, text) = self.publish(release, &["--apply", "--accept", "value-hidden"]);
         assert!(code != 0 && text.contains(words), "{words}: {text}");
         let refused = self.publish_over_grpc(release, &["value-hidden"]).unwrap_err();
@@ -242,9 +275,74 @@ impl Scene {
 #[test]
 fn five_releases_hurt_nobody_unasked() {
     let scene = Scene::new();
+    a_used_version_is_asked_for(&scene);
+    a_guess_is_asked_for(&scene);
     fields_and_versions(&scene);
     bounds(&scene);
     rules(&scene);
+}
+
+/// Checks that a version that a tenant uses is not taken out of service unasked, in each way.
+fn a_used_version_is_asked_for(scene: &Scene) {
+    let path = format!("/apis/{GROUP}/v1beta1/engines/main");
+    scene.tenants[5].get(&path).expect(200);
+    let unserved = Release::unserved();
+    let refused = scene.publish_over_grpc(&unserved, &[]).unwrap_err();
+    let words = "this would remove engines.five.example.io/v1beta1";
+    assert!(
+        refused.code() == Code::FailedPrecondition && refused.message().contains(words),
+        "{refused:?}"
+    );
+    for how in ["--check", "--apply"] {
+        let (code, text) = scene.publish(&unserved, &[how]);
+        assert!(code == 1 && text.contains(words), "{text}");
+    }
+    let Some(kubectl) = Kubectl::for_server(&scene.server) else {
+        return;
+    };
+    let (_, documents) = scene.publish(&unserved, &[]);
+    let (export, others): (Vec<&str>, Vec<&str>) = documents
+        .split("\n---\n")
+        .partition(|document| document.contains("kind: APIExport\n"));
+    let applied = kubectl.run(&scene.provider, &["apply", "-f", "-"], &others.join("\n---\n"));
+    assert_eq!(applied.code, 0, "{}", applied.text);
+    let refused = kubectl.run(&scene.provider, &["apply", "--dry-run=server", "-f", "-"], export[0]);
+    assert!(
+        refused.code != 0 && refused.text.contains("v1beta1"),
+        "{}",
+        refused.text
+    );
+}
+
+/// Checks that rules that are guessed in place of a webhook are published by nobody unasked.
+fn a_guess_is_asked_for(scene: &Scene) {
+    let (definition, _) = Release::first().documents();
+    let mut definition: Value =
+        serde_json::from_str(&definition.to_string().replace("five.example.io", "guess.example.io")).unwrap();
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://convert.example.io/"}}});
+    let file = scene.dir.path().join("guess.yaml");
+    fs::write(&file, definition.to_string()).unwrap();
+    for how in ["--check", "--apply"] {
+        let (code, text) = scene.export(&["publish", "-f", file.to_str().unwrap(), how]);
+        assert!(code == 1 && text.contains("its rules are a draft"), "{code} {text}");
+    }
+    let request = PublishApiRequest {
+        workspace: scene.provider.clone(),
+        manifests: vec![value::from_json(definition.as_object().unwrap()).unwrap()],
+        ..PublishApiRequest::default()
+    };
+    let refused = runtime().block_on(scene.service().publish_api(request)).unwrap_err();
+    assert!(
+        refused.code() == Code::FailedPrecondition && refused.message().contains("draft"),
+        "{refused:?}"
+    );
+    // What the command prints without --apply is for review: kubectl applies no guess of its own.
+    let exports = scene
+        .provider()
+        .get("/apis/apis.kcp.io/v1alpha2/apiexports")
+        .expect(200);
+    assert_eq!(exports["items"].as_array().unwrap().len(), 1);
 }
 
 /// The second release: accepted, taken back with what objects held, and its field retired.
@@ -258,6 +356,9 @@ fn fields_and_versions(scene: &Scene) {
             ("client-broken/v1", 30),
         ],
     );
+    let (_, text) = scene.publish(&second, &["--check"]);
+    let column = "  column-removed:engines.five.example.io/v1:column Size: 30 objects in 30 workspaces";
+    assert!(text.contains(column), "{text}");
     let accepted = [
         "--accept",
         "client-broken=30",
@@ -348,16 +449,23 @@ fn bounds(scene: &Scene) {
 /// The fourth release: rules that are no rules are refused, strict ones hold a tenant. The fifth
 /// repairs it.
 fn rules(scene: &Scene) {
-    scene.refused(&Release::with_rules(json!([])), ".spec.size: a string in v1");
-    let nothing = |from: &str, to: &str| json!({"from": from, "to": to, "rules": []});
-    let empty = Release::with_rules(json!([nothing("v1", "v2"), nothing("v2", "v1")]));
-    scene.refused(&empty, ".spec.size: ");
-    let one_way = Release::with_rules(json!([nothing("v1", "v2"), rule("v2", "v1", "string(self)")]));
-    scene.check(&one_way, &[("value-hidden/v2:.spec.size", 30)]);
+    let none = Release::with_rules(json!([]));
+    scene.refused(&none, ".spec.size: a string in v1", ".spec.size");
+    let empty = json!([direction("v1", "v2", &[]), direction("v2", "v1", &[])]);
+    scene.refused(&Release::with_rules(empty), ".spec.size: ", ".spec.size");
     let mut shadowed = both_ways(FORGIVING);
     let over = json!({"field": ".spec.mode", "destination": ".spec.note"});
     shadowed[0]["rules"].as_array_mut().unwrap().push(over);
-    scene.refused(&Release::with_rules(shadowed), ".spec.note");
+    scene.refused(&Release::with_rules(shadowed), ".spec.note", ".spec.note");
+
+    // One rule of two, one direction without rules, and one direction of two.
+    let whole = both_ways(FORGIVING);
+    let one_rule = json!([direction("v1", "v2", &[tag("tag", "mark")]), whole[1]]);
+    scene.check(&Release::with_rules(one_rule), &[("value-hidden/v2:.spec.size", 30)]);
+    let other_rule = json!([direction("v1", "v2", &[size(FORGIVING)]), whole[1]]);
+    scene.check(&Release::with_rules(other_rule), &[("value-hidden/v2:.spec.mark", 6)]);
+    let one_way = json!([whole[0], direction("v2", "v1", &[tag("mark", "tag")])]);
+    scene.check(&Release::with_rules(one_way), &[("write-hidden/v1:.spec.size", 30)]);
 
     let strict = Release::with_rules(both_ways("int(self) * 2"));
     scene.check(

@@ -151,8 +151,7 @@ impl ApiService for AdminService {
         let page = Page::read(&session, &[&filter], request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(&session).await?;
         let registry = Arc::clone(&self.api.registry);
-        let cluster = located.cluster.clone();
-        let revision = snapshot.revision();
+        let (cluster, revision) = (located.cluster.clone(), snapshot.revision());
         let names = session.names(&snapshot)?;
         let meter = session.caller.work().clone();
         let tried = move || {
@@ -160,7 +159,8 @@ impl ApiService for AdminService {
                 true => trial::of_offer(&registry, &snapshot, &cluster, &export)?,
                 false => trial::of_manifests(&registry, &snapshot, (&cluster, &export), request.manifests, &meter)?,
             };
-            trial::run((&snapshot, &names), &trials, &page, ("", &meter))
+            let state = trial::State::new(&registry, &snapshot, &names);
+            trial::run(state, &trials, &page, ("", &meter))
         };
         let tried = self.run_blocking(&session, &located, tried).await?;
         Ok(Response::new(CheckRolloutResponse {

@@ -187,7 +187,8 @@ impl AdminService {
                     known.join(", ")
                 )));
             }
-            trial::run((&snapshot, &names), &trials, &page, (version, &meter))
+            let state = trial::State::new(&registry, &snapshot, &names);
+            trial::run(state, &trials, &page, (version, &meter))
         };
         Ok((self.run_blocking(session, &located, tried).await?, revision))
     }

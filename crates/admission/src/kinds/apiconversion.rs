@@ -3,7 +3,7 @@
 
 use crate::{
     kinds::{
-        hidden,
+        hidden, release,
         review::{Review, Rules},
         trial,
         usage::{self, Usage},
@@ -63,7 +63,14 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
             }
             bundle::of_definition(&definition, &joined)
         }
-        (None, None) => return parsed.map(drop).map_err(invalid),
+        (None, None) => {
+            parsed.map_err(invalid)?;
+            review.warn(format!(
+                "these rules wait until there is an APIResourceSchema or a CustomResourceDefinition {schema:?}: what \
+                 they do to stored objects is not known before"
+            ));
+            return Ok(());
+        }
     };
     let api = review.catalog.prove(&bundle, &review.served.meter).map_err(invalid)?;
     warn_of_rules(review, &api);
@@ -77,6 +84,9 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
     }
     for scope in scopes {
         trial::warn_of_objects(review, &api, &scope);
+    }
+    if find(ids::apiresourceschemas()).is_some() {
+        release::warn_of_effects(review, schema, &api, accepted);
     }
     Ok(())
 }

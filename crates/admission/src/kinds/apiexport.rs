@@ -23,6 +23,7 @@ pub(super) const RULES: Rules = Rules {
         review_change(review, new, old)?;
         warn_of_breaks(review, new, old);
         let accepted = hidden::accepted(new, |why| review.warn(why));
+        hidden::forget_once(new);
         warn_of_objects(review, new, old, &accepted);
         annotate_path(review, new);
         Ok(())
@@ -206,23 +207,32 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted
             trial::warn_of_removed(review, &api, &Scope::everywhere(resource), accepted);
         }
     }
+    let schema = |name: &str| review.catalog.stored(review.snapshot, review.cluster, name);
     for resource in after.iter().filter(|resource| !before.contains(resource)) {
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
-        if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
-            let resource_id = ResourceId {
-                group: text("group").into(),
-                resource: text("name").into(),
-                identity: identity.into(),
-            };
-            let scope = Scope::everywhere(resource_id);
-            let is_same = |other: &&Json| ["group", "name"].iter().all(|field| other[*field] == resource[*field]);
-            let offered = before.iter().find(is_same).and_then(|other| other["schema"].as_str());
-            let offered = offered.and_then(|schema| review.catalog.stored(review.snapshot, review.cluster, schema));
-            if let Some(offered) = offered {
-                trial::warn_of_effects(review, (&offered, &api), &scope, accepted);
+        let is_same = |other: &&Json| ["group", "name"].iter().all(|field| other[*field] == resource[*field]);
+        let offered = before.iter().find(is_same).and_then(|other| other["schema"].as_str());
+        let offered = offered.and_then(schema);
+        let Some(api) = schema(text("schema")) else {
+            if offered.is_some() {
+                review.warn(format!(
+                    "what {} does to stored objects is not known, because it is not there or does not compile with \
+                     its rules: write both first, or let `insula export publish --check` look at all files together",
+                    text("schema")
+                ));
             }
-            trial::warn_of_objects(review, &api, &scope);
+            continue;
+        };
+        let resource_id = ResourceId {
+            group: text("group").into(),
+            resource: text("name").into(),
+            identity: identity.into(),
+        };
+        let scope = Scope::everywhere(resource_id);
+        if let Some(offered) = offered {
+            trial::warn_of_effects(review, (&offered, &api), &scope, accepted);
         }
+        trial::warn_of_objects(review, &api, &scope);
     }
 }
 

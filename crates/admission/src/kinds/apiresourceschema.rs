@@ -1,11 +1,15 @@
 //! Admission of APIResourceSchemas: immutable definitions with names of their own.
 
-use crate::kinds::{
-    review::{Review, Rules, spaced},
-    usage,
+use crate::{
+    kinds::{
+        hidden, release,
+        review::{Review, Rules, spaced},
+        usage,
+    },
+    publication::Acceptance,
 };
 use insula_api::{FieldError, FieldPath, Json};
-use insula_catalog::{Result, bundle, exports::offering};
+use insula_catalog::{Result, bundle, exports::offering, parts};
 use insula_schema::validate_definition;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -28,7 +32,9 @@ pub(super) const RULES: Rules = Rules {
     ..Rules::new("apis.kcp.io", &["apiresourceschemas"])
 };
 
-fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+    let accepted = hidden::accepted(new, |why| review.warn(why));
+    hidden::forget_once(new);
     if let Some(old) = old {
         if new["spec"] == old["spec"] {
             return Ok(());
@@ -40,7 +46,20 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if !errors.is_empty() {
         return Err(review.forbid(new, spaced(&errors)));
     }
-    check_rules(review, new)
+    check_rules(review, new)?;
+    warn_of_effects(review, new, &accepted);
+    Ok(())
+}
+
+/// Warns of the effects on stored objects of a schema that is all that its release has. Where
+/// fields break between its versions, rules are still to come, and the warnings with them.
+fn warn_of_effects(review: &Review<'_>, new: &Json, accepted: &[Acceptance]) {
+    let name = text(new, "/metadata/name");
+    let rules = parts::joined(review.snapshot, review.cluster, name);
+    let compiled = review.catalog.compile(&bundle::of_schema(new, rules.as_ref()));
+    if let Some(api) = compiled.ok().filter(|api| api.bundle.breaks().is_empty()) {
+        release::warn_of_effects(review, name, &api, accepted);
+    }
 }
 
 /// Returns the errors of a schema by itself: of its name, its versions and their schemas.

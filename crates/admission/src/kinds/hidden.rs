@@ -16,13 +16,13 @@ use insula_api::{
     },
 };
 use insula_catalog::Api;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Objects that are compared in one request: some seconds at most.
 const OBJECTS_MAX: usize = 10_000;
 
 /// Compares what an API shows of stored objects with what its successor shows of them.
-pub(super) fn tried(review: &Review<'_>, scopes: &[Scope], before: &Api, after: &Api) -> Tried {
+pub(super) fn tried(review: &Review<'_>, scopes: &[Scope], before: &Arc<Api>, after: &Arc<Api>) -> Tried {
     let change = (before, after);
     let tried = trial::effects(review, change, scopes, OBJECTS_MAX);
     if tried.is_cut {

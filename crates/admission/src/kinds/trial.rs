@@ -4,12 +4,12 @@
 
 use crate::{
     kinds::review::Review,
-    publication::{Acceptance, Effect, Effects, add_effects, unanswered},
+    publication::{Acceptance, Effect, Effects, Serving, add_effects, unanswered},
 };
 use insula_api::{ClusterName, Scope, counted};
 use insula_catalog::Api;
 use insula_store::Entry;
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 /// Objects that are tried in one request: how long that takes depends on their
 /// size and on the number of versions. The rest is left to
@@ -39,8 +39,12 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    fn add(&mut self, review: &Review<'_>, mut effects: Effects<'_>, scope: &Scope, most: usize) {
+    fn add(&mut self, review: &Review<'_>, mut effects: Effects, scope: &Scope, most: usize) {
         let names = review.names();
+        let Some(resource) = scope.resource.clone() else {
+            return;
+        };
+        let mut serving = Serving::new(review.catalog, review.snapshot, resource);
         review.snapshot.for_each(scope, |entry| {
             if self.objects == most {
                 self.is_cut = true;
@@ -48,7 +52,7 @@ impl Tried {
             }
             self.objects += 1;
             // Objects that cannot be read have a warning of their own.
-            let _ = effects.examine(&names, entry);
+            let _ = effects.examine(&names, entry, &mut serving);
             ControlFlow::Continue(())
         });
         add_effects(&mut self.effects, effects.finish());
@@ -68,7 +72,12 @@ impl Tried {
 }
 
 /// Tries a changed API on the objects of some scopes, up to a number of them.
-pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes: &[Scope], most: usize) -> Tried {
+pub(super) fn effects(
+    review: &Review<'_>,
+    (before, after): (&Arc<Api>, &Arc<Api>),
+    scopes: &[Scope],
+    most: usize,
+) -> Tried {
     let mut tried = Tried::default();
     for scope in scopes {
         let mut effects = Effects::new(before, after, &review.served.meter);
@@ -81,14 +90,19 @@ pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes
 }
 
 /// Warns of what a changed API does to stored objects, aside from what is accepted.
-pub(super) fn warn_of_effects(review: &Review<'_>, change: (&Api, &Api), scope: &Scope, accepted: &[Acceptance]) {
+pub(super) fn warn_of_effects(
+    review: &Review<'_>,
+    change: (&Arc<Api>, &Arc<Api>),
+    scope: &Scope,
+    accepted: &[Acceptance],
+) {
     let scopes = std::slice::from_ref(scope);
     let tried = effects(review, change, scopes, OBJECTS_MAX);
     tried.warn(review, accepted);
 }
 
 /// Warns of the objects of an API that an export offers no longer.
-pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, accepted: &[Acceptance]) {
+pub(super) fn warn_of_removed(review: &Review<'_>, api: &Arc<Api>, scope: &Scope, accepted: &[Acceptance]) {
     let mut tried = Tried::default();
     let removed = Effects::of_removed(api, &review.served.meter);
     tried.add(review, removed, scope, OBJECTS_MAX);

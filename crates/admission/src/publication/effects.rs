@@ -12,10 +12,11 @@ use insula_catalog::Api;
 use insula_conversion::{ConvertError, LossPolicy, SchemaPath, Stored, object_budget};
 use insula_meter::Meter;
 use insula_store::Entry;
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 mod acceptance;
 mod compare;
+mod generations;
 mod paths;
 mod reasons;
 mod times;
@@ -23,6 +24,7 @@ mod writes;
 
 pub use acceptance::{Acceptance, is_open, unaccepted, unanswered};
 use compare::differing;
+pub use generations::{Effects, Serving};
 use paths::{general, holds};
 pub use times::Times;
 use writes::Shown;
@@ -141,6 +143,9 @@ impl Effect {
                 "served on in a workspace until its last object is deleted, and no release changes it"
             }
             names::VERSION_REMOVED => "404 for clients of the version",
+            names::VALUE_HIDDEN if self.is_lossy => {
+                "not shown in this version, and gone with the next write through it, as in Kubernetes"
+            }
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
             names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
@@ -188,15 +193,17 @@ pub fn add(effects: &mut Vec<Effect>, more: Vec<Effect>) {
     }
 }
 
-/// The effects of one API's release, while its objects are examined.
-pub struct Effects<'a> {
-    before: &'a Api,
-    after: &'a Api,
+/// The effects of one API's release on those whom one generation of it serves, while their objects
+/// are examined.
+struct Generation {
+    before: Arc<Api>,
+    after: Arc<Api>,
+    /// The generation on offer, for workspaces that stay with an older one.
+    offered: Option<Arc<Api>>,
     api: String,
     found: Vec<Effect>,
     /// Number of effects that the schemas tell.
     told: usize,
-    is_local: bool,
     /// True for an API that is on offer no longer: each object is reached by the one effect.
     is_removed: bool,
     /// Pays for the examination.
@@ -206,50 +213,28 @@ pub struct Effects<'a> {
 /// An object that a version cannot show, with the position of the version among those served.
 type Unreadable = (usize, ConvertError);
 
-impl<'a> Effects<'a> {
+impl Generation {
     /// Begins with what schemas and versions alone tell.
-    pub fn new(before: &'a Api, after: &'a Api, meter: &Meter) -> Self {
+    fn new(before: &Arc<Api>, after: &Arc<Api>, meter: &Meter) -> Self {
         let mut found = reasons::of_schemas(before, after);
         found
             .iter_mut()
             .for_each(|effect| effect.is_elsewhere = is_elsewhere(after, effect));
         let dot = if after.group.is_empty() { "" } else { "." };
-        Effects {
-            before,
-            after,
+        Generation {
+            before: Arc::clone(before),
+            after: Arc::clone(after),
+            offered: None,
             api: format!("{}{dot}{}", after.names.plural, after.group),
             told: found.len(),
             found,
-            is_local: false,
             is_removed: false,
             meter: meter.clone(),
         }
     }
 
-    /// Begins for an API that an export offers no longer.
-    pub fn of_removed(api: &'a Api, meter: &Meter) -> Self {
-        let mut effects = Effects::new(api, api, meter);
-        effects.found = vec![Effect::new(names::API_REMOVED, &effects.api, "", "", "")];
-        Effects {
-            told: 1,
-            is_removed: true,
-            ..effects
-        }
-    }
-
-    /// Says that a CustomResourceDefinition of a workspace changes, and no export.
-    #[must_use]
-    pub fn of_definition(mut self) -> Self {
-        self.is_local = true;
-        self
-    }
-
-    /// Examines a stored object, for somebody who may see some names of workspaces.
-    ///
-    /// # Errors
-    /// It cannot be read in every served version of after, or not be stored again: what
-    /// [`Api::reads`] tells, for one conversion to each version.
-    pub fn examine(&mut self, names: &WorkspaceNames, entry: &Entry) -> Result<(), ConvertError> {
+    /// Examines a stored object: [`Effects::examine`].
+    fn examine(&mut self, names: &WorkspaceNames, entry: &Entry) -> Result<(), ConvertError> {
         let value = entry.object.body_value();
         let mut unreadable = None;
         let mut reached = match self.is_removed {
@@ -297,8 +282,9 @@ impl<'a> Effects<'a> {
         let all = self.found.iter().enumerate().filter(broken);
         let mut reached: Vec<usize> = all.map(|(index, _)| index).collect();
         let mut views = Vec::new();
-        for version in self.before.bundle.served() {
-            if !self.after.bundle.served().any(|other| other == version) {
+        let (before, after) = (Arc::clone(&self.before), Arc::clone(&self.after));
+        for version in before.bundle.served() {
+            if !after.bundle.served().any(|other| other == version) {
                 reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
                 continue;
             }
@@ -306,16 +292,15 @@ impl<'a> Effects<'a> {
             views.extend(self.compare((object, value), version, shown, &mut reached));
         }
         self.writes(&views, &mut reached);
-        for version in self.after.bundle.served() {
-            if !self.before.bundle.served().any(|other| other == version) {
-                let shown = self.shown(object, value, version, unreadable);
-                reached.extend(shown.err().and_then(|error| self.unreadable(version, &error)));
-            }
+        let is_new = |version: &&str| !before.bundle.served().any(|other| other == *version);
+        for version in after.bundle.served().filter(is_new) {
+            let shown = self.shown(object, value, version, unreadable);
+            self.begin((object, value), version, shown, &mut reached);
         }
-        let storage = self.after.bundle.storage();
-        if !self.after.bundle.served().any(|served| served == storage) {
+        let storage = after.bundle.storage();
+        if !after.bundle.served().any(|served| served == storage) {
             let shown = self.shown(object, value, storage, unreadable);
-            let before = &self.before.bundle;
+            let before = &before.bundle;
             let is_new = !before.versions().any(|version| version == storage);
             let could = || {
                 before
@@ -327,10 +312,43 @@ impl<'a> Effects<'a> {
                 shown
                     .err()
                     .filter(|_| is_new || could())
-                    .and_then(|error| self.unreadable(storage, &error)),
+                    .and_then(|error| self.unreadable((object, value), storage, &error)),
             );
         }
         reached
+    }
+
+    /// Looks at what a version shows of an object that begins to be served. Where writes lose what
+    /// their version does not show, a value of the stored object that it lacks is an effect.
+    fn begin(
+        &mut self,
+        (object, value): (&Object, &Json),
+        version: &str,
+        shown: Result<Json, ConvertError>,
+        reached: &mut Vec<usize>,
+    ) {
+        let mut is = match shown {
+            Ok(is) => is,
+            Err(error) => return reached.extend(self.unreadable((object, value), version, &error)),
+        };
+        let (before, after) = (Arc::clone(&self.before), Arc::clone(&self.after));
+        if after.bundle.loss_policy() != LossPolicy::None {
+            return;
+        }
+        let storage = before.bundle.storage();
+        let was = before
+            .bundle
+            .get(stored(object, value), storage, &mut object_budget(&self.meter));
+        let schemas = (before.bundle.schema(storage), after.bundle.schema(version));
+        let (Ok(mut was), (Some(old), Some(new))) = (was, schemas) else {
+            return;
+        };
+        insula_schema::prune(&mut was, old);
+        insula_schema::prune(&mut is, new);
+        let hidden = differing(&was, &is, old.root()).into_iter();
+        for (kind, path) in hidden.filter(|(kind, _)| *kind == names::VALUE_HIDDEN) {
+            reached.extend(self.effect_at(kind, version, &path, ""));
+        }
     }
 
     /// Compares what a version shows of an object with what it showed before. Returns the new view,
@@ -352,12 +370,13 @@ impl<'a> Effects<'a> {
         let mut is = match shown {
             Ok(is) => is,
             Err(error) => {
-                reached.extend(self.unreadable(version, &error));
+                reached.extend(self.unreadable((object, value), version, &error));
                 return None;
             }
         };
-        let (old, new) = (self.before.bundle.schema(version)?, self.after.bundle.schema(version)?);
-        for (shown, schema) in [(&mut was, old), (&mut is, new)] {
+        let schema = |api: &Api| api.bundle.schema(version).cloned();
+        let (old, new) = (schema(&self.before)?, schema(&self.after)?);
+        for (shown, schema) in [(&mut was, &old), (&mut is, &new)] {
             insula_schema::prune(shown, schema);
             insula_schema::default(shown, schema);
         }
@@ -372,8 +391,8 @@ impl<'a> Effects<'a> {
         for (kind, path) in &differing {
             reached.extend(self.effect_at(kind, version, path, ""));
         }
-        let known = insula_schema::judge(&was, old, &self.meter);
-        for error in insula_schema::judge(&is, new, &self.meter) {
+        let known = insula_schema::judge(&was, &old, &self.meter);
+        for error in insula_schema::judge(&is, &new, &self.meter) {
             let place = insula_schema::place(&error);
             let path = general(place, new.root());
             let kind = match error.kind {
@@ -394,7 +413,19 @@ impl<'a> Effects<'a> {
         })
     }
 
-    fn unreadable(&mut self, version: &str, error: &ConvertError) -> Option<usize> {
+    /// Returns the effect on an object that a version cannot show; `None` if the generation on
+    /// offer could not either, for a workspace that stays with an older one.
+    fn unreadable(&mut self, (object, value): (&Object, &Json), version: &str, error: &ConvertError) -> Option<usize> {
+        let could_not = |offered: &Arc<Api>| {
+            let bundle = &offered.bundle;
+            bundle.versions().any(|known| known == version)
+                && bundle
+                    .get(stored(object, value), version, &mut object_budget(&self.meter))
+                    .is_err()
+        };
+        if self.offered.as_ref().is_some_and(could_not) {
+            return None;
+        }
         let field = error.rule.as_ref().map_or("", |rule| &rule.source);
         self.effect_at(names::UNREADABLE, version, field, &error.to_string())
     }
@@ -412,18 +443,6 @@ impl<'a> Effects<'a> {
             self.found.push(effect);
             self.found.len() - 1
         }))
-    }
-
-    /// Returns the effects that hurt: those that reach objects, and those that hurt clients without
-    /// any.
-    pub fn finish(self) -> Vec<Effect> {
-        let mut found = self.found;
-        let is_lossy = self.after.bundle.loss_policy() == LossPolicy::None;
-        for effect in &mut found {
-            (effect.is_local, effect.is_lossy) = (self.is_local, is_lossy);
-        }
-        found.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
-        found
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
-use super::{Acceptance, Find, Manifest, Pair, compatible::list, text};
+use super::{Acceptance, Find, Manifest, Pair, compatible::list, resource_of, text};
 use insula_api::{
     FieldError, Json,
     names::{
@@ -161,11 +161,9 @@ impl Published {
 /// alone.
 pub fn with_words(mut objects: Vec<Json>, accepted: &[Acceptance]) -> Vec<Json> {
     let words: Vec<String> = accepted.iter().map(Acceptance::text).collect();
-    let rules = objects
-        .iter_mut()
-        .filter(|object| text(object, "/kind").starts_with("APIConversion"));
-    for rules in rules.filter(|_| !words.is_empty()) {
-        rules["metadata"]["annotations"][ACCEPTED_ONCE] = json!(words.join(","));
+    let is_judged = |object: &&mut Json| !words.is_empty() && resource_of(text(object, "/kind")).is_some();
+    for object in objects.iter_mut().filter(is_judged) {
+        object["metadata"]["annotations"][ACCEPTED_ONCE] = json!(words.join(","));
     }
     objects
 }

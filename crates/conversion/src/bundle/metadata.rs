@@ -4,6 +4,13 @@ use super::Bundle;
 use insula_api::Json;
 
 impl Bundle {
+    /// Returns true if rules write the label of this key or move it away, so that versions show
+    /// other values of it.
+    pub fn rules_change_label(&self, key: &str) -> bool {
+        let mut ruled = self.ruled_metadata.iter();
+        ruled.any(|(part, ruled)| part == "labels" && ruled == key)
+    }
+
     /// Gives a conversion the metadata of its source. Metadata is the same in every version, but
     /// for the labels and annotations that rules name: these stay as they were converted.
     pub fn keep_metadata(&self, source: &Json, converted: &mut Json) {

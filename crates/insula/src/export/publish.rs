@@ -249,8 +249,8 @@ fn publish(source: &Source) -> anyhow::Result<Published> {
 
 /// Tries the new schemas on the stored objects, and prints the outcome; without --check, only what
 /// is refused. Returns true if an effect hurts that is not accepted. An API that waits for
-/// somebody's word is tried like others; one that no server takes cannot be. The outcome is a
-/// document only where nothing else is printed.
+/// somebody's word is tried like others; one that no server takes cannot be. Standard output gets
+/// one document: where --apply goes on, that of its steps.
 fn check(
     target: &Target,
     existing: Option<&Value>,
@@ -267,16 +267,21 @@ fn check(
     if !arguments.check && !fails {
         return Ok(false);
     }
+    let listed = match arguments.output {
+        Some(Format::Wide) => Listed::All,
+        _ => Listed::Reaching,
+    };
+    let mut lines = trials.iter().flat_map(|trial| trial.lines(listed));
+    let is_document = matches!(arguments.output, Some(Format::Json | Format::Yaml | Format::Name));
+    if is_document && arguments.apply && !fails {
+        // The document of this run is that of the objects that are written.
+        lines.for_each(|line| eprintln!("{line}"));
+        return Ok(false);
+    }
     let mut printer = Printer::stdout();
     let effects = trials.iter().flat_map(Trial::effects);
     if !printer.named(arguments.output.unwrap_or(Format::Table), &trials, effects)? {
-        let listed = match arguments.output {
-            Some(Format::Wide) => Listed::All,
-            _ => Listed::Reaching,
-        };
-        for line in trials.iter().flat_map(|trial| trial.lines(listed)) {
-            printer.text(&line)?;
-        }
+        lines.try_for_each(|line| printer.text(&line))?;
     }
     printer.flush().context("cannot write the answer")?;
     if fails {

@@ -104,7 +104,7 @@ pub async fn list_at(
         // The last page has them all: they have no keys at which a page could begin.
         let built_in = built_in_roles::all(snapshot, target).into_iter();
         let before = entries.len();
-        entries.extend(built_in.filter(|entry| selects_metadata(selectors, entry)));
+        entries.extend(built_in.filter(|entry| selects_metadata(target, selectors, entry)));
         if entries.len() > before {
             entries.sort_by(|a, b| a.key.cmp(&b.key));
         }

@@ -2,7 +2,7 @@
 
 use crate::{deps::Deps, representation::prefetch};
 use insula_access::Target;
-use insula_api::{FieldSelector, Json, LabelSelector, ObjectKey};
+use insula_api::{FieldSelector, Json, LabelSelector, Labels, ObjectKey};
 use insula_catalog::{Error, Result, ScopeKind, exports::ExportName, stored};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
@@ -90,13 +90,13 @@ pub(super) async fn for_each_selected(
                     end = ControlFlow::Break(Err(ended.into()));
                     return ControlFlow::Break(());
                 }
-                if !sees(entry) || !selects_metadata(selectors, entry) {
+                if !sees(entry) || !selects_metadata(target, selectors, entry) {
                     return ControlFlow::Continue(());
                 }
                 if in_batches {
                     return batch.push(entry, objects_max);
                 }
-                end = match selects_fields(target, selectors.fields, entry) {
+                end = match selects_shown(target, selectors, entry) {
                     Ok(true) => visit(entry).map_break(Ok),
                     Ok(false) => ControlFlow::Continue(()),
                     Err(error) => ControlFlow::Break(Err(error)),
@@ -111,7 +111,7 @@ pub(super) async fn for_each_selected(
             }
             prefetch(target, batch.entries.iter()).await;
             for entry in &batch.entries {
-                if selects_fields(target, selectors.fields, entry)? && visit(entry).is_break() {
+                if selects_shown(target, selectors, entry)? && visit(entry).is_break() {
                     return Ok(());
                 }
             }
@@ -146,17 +146,17 @@ impl Batch {
     }
 }
 
-/// Returns true if an object satisfies both selectors. Fields outside metadata are read in the
-/// requested version.
+/// Returns true if an object satisfies both selectors. Fields outside metadata, and labels that
+/// rules write or move, are read in the requested version.
 pub(super) fn selects(target: &Target, selectors: Selectors<'_>, entry: &Entry) -> Result<bool> {
-    Ok(selects_metadata(selectors, entry) && selects_fields(target, selectors.fields, entry)?)
+    Ok(selects_metadata(target, selectors, entry) && selects_shown(target, selectors, entry)?)
 }
 
 /// Returns true if an object satisfies the selectors as far as they read stored metadata, which
 /// needs no conversion: its labels, its name and its namespace.
-pub(super) fn selects_metadata(selectors: Selectors<'_>, entry: &Entry) -> bool {
+pub(super) fn selects_metadata(target: &Target, selectors: Selectors<'_>, entry: &Entry) -> bool {
     let meta = &entry.object.meta;
-    selectors.labels.matches(&meta.labels)
+    (selectors.labels.matches(&meta.labels) || converts_labels(target, selectors.labels, entry))
         && selectors.fields.terms.iter().all(|(field, want, equal)| {
             let value = match field.as_str() {
                 NAME => &*meta.name,
@@ -165,6 +165,39 @@ pub(super) fn selects_metadata(selectors: Selectors<'_>, entry: &Entry) -> bool 
             };
             (value == want) == *equal
         })
+}
+
+/// Returns true if the requested version may show other labels of an object than are stored, and
+/// the selector looks at one of them. The labels that a webhook makes are not looked at.
+fn converts_labels(target: &Target, labels: &LabelSelector, entry: &Entry) -> bool {
+    !labels.is_empty() && *entry.object.version() != *target.version && {
+        let served = target.serving(&entry.key);
+        labels.keys().any(|key| served.api.bundle.rules_change_label(key))
+    }
+}
+
+/// Returns true if an object in the requested version satisfies the terms of the selectors that
+/// need it.
+fn selects_shown(target: &Target, selectors: Selectors<'_>, entry: &Entry) -> Result<bool> {
+    let Selectors { labels, fields } = selectors;
+    if converts_labels(target, labels, entry) {
+        // What the version cannot show is known by its stored labels, as for metadata alone.
+        let shown = stored::value(&target.serving(&entry.key), entry, &target.version);
+        let matches = match &shown {
+            Ok(object) => labels.matches(&labels_of(object)),
+            Err(_) => labels.matches(&entry.object.meta.labels),
+        };
+        if !matches {
+            return Ok(false);
+        }
+    }
+    selects_fields(target, fields, entry)
+}
+
+fn labels_of(object: &Json) -> Labels {
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let text = |(key, value): (&String, &Json)| Some((key.as_str().into(), value.as_str()?.into()));
+    labels.filter_map(text).collect()
 }
 
 /// Returns true if an object in the requested version satisfies the terms of a field selector that

@@ -181,7 +181,7 @@ pub async fn watch_with_state(
     .await?;
     let built_in = built_in_roles::all(snapshot, target).into_iter();
     let built_in = built_in
-        .filter(|entry| selects_metadata(options.selectors(), entry))
+        .filter(|entry| selects_metadata(target, options.selectors(), entry))
         .collect();
     watch.initial.built_in = built_in;
     watch.initial.keys = keys;
@@ -285,7 +285,9 @@ impl Watch {
                 old.into_iter().chain(new)
             });
             let selectors = self.options.selectors();
-            let sides: Vec<Entry> = sides.filter(|side| selects_metadata(selectors, side)).collect();
+            let sides: Vec<Entry> = sides
+                .filter(|side| selects_metadata(&self.target, selectors, side))
+                .collect();
             prefetch(&self.target, sides.iter()).await;
         }
         let changes = std::mem::take(&mut self.unseen.0);

@@ -1,6 +1,6 @@
 //! `-o` of commands that change something, and of checks: objects as they are stored, and names.
 
-use insula_e2e::{publish_widgets, shared, workspace};
+use insula_e2e::{publish_widgets, shared, until, workspace};
 use serde_json::{Value, json};
 
 use super::Shell;
@@ -152,4 +152,54 @@ fn a_check_names_its_effects() {
     assert_eq!(shell.ok(&[&rollback[..], &["--check"]].concat()), removed);
     let written = shell.ok(&rollback);
     assert!(written.lines().any(|line| line == "kites"), "{written}");
+}
+
+/// Programs read one document, whatever flags look at stored objects before a write.
+#[test]
+fn a_publication_prints_one_document() {
+    let server = shared();
+    let (provider, _) = workspace(&server.admin(), "provider");
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", &format!(":{provider}")]);
+    let run = |fields: Value, flags: &[&str]| {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "drums.documents.example.io"},
+            "spec": {"group": "documents.example.io", "scope": "Namespaced",
+                "names": {"plural": "drums", "singular": "drum", "kind": "Drum", "listKind": "DrumList"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": fields}}}]},
+        });
+        std::fs::write(shell.home.path().join("drums.json"), definition.to_string()).unwrap();
+        let publish = ["export", "publish", "-f", "drums.json", "--name", "drums", "-o", "json"];
+        let ran = shell.run(&[&publish[..], flags].concat());
+        let document: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        (ran.code, document, ran.error)
+    };
+    let skin = || json!({"skin": {"type": "string"}});
+    let (code, steps, error) = run(skin(), &["--apply"]);
+    assert!(code == 0 && steps[0]["action"] == "created", "{steps} {error}");
+    shell.ok(&["bind", "apiexport", &format!("{provider}:drums")]);
+    let drum = json!({"apiVersion": "documents.example.io/v1", "kind": "Drum", "metadata": {"name": "a"},
+        "skin": "calf"});
+    let drums = "/apis/documents.example.io/v1/namespaces/default/drums";
+    until("drums are served", || {
+        let created = server.admin().in_workspace(&provider).post(drums, &drum);
+        (created.code == 201).then_some(())
+    });
+    let (code, steps, error) = run(skin(), &["--check", "--apply", "--wait"]);
+    assert!(code == 0 && steps[0]["action"] == "unchanged", "{steps} {error}");
+    assert!(error.contains("all 1 stored objects can be read"), "{error}");
+    for flags in [&["--check"][..], &["--apply"], &["--check", "--apply"]] {
+        let (code, trials, error) = run(json!({}), flags);
+        assert!(
+            code == 1 && trials[0]["effects"][0]["id"] == "field-removed:drums.documents.example.io/v1:.skin",
+            "{flags:?} {trials} {error}"
+        );
+    }
+    let (code, steps, error) = run(json!({}), &["--apply", "--wait", "--accept", "field-removed=1"]);
+    assert!(code == 0 && steps[0]["action"] == "created", "{steps} {error}");
+    let rolled_back = shell.ok(&["export", "rollback", "drums", "-o", "json", "--wait"]);
+    let document: Value = serde_json::from_str(&rolled_back).unwrap();
+    assert!(document["steps"].is_array(), "{document}");
 }

@@ -7,25 +7,38 @@ use super::{API, GROUP};
 /// Reads every text.
 pub(super) const FORGIVING: &str = "self.matches('^[0-9]{1,9}$') ? int(self) : 0";
 
-/// One release: v1 has a text as size, v2 a number, v1beta1 is shaped as v1.
+/// One release: v1 has a text as size, v2 a number and another name for the tag, v1beta1 is shaped as
+/// v1.
 #[derive(Clone)]
 pub(super) struct Release {
     /// Fields of all versions beside the size.
     fields: Value,
     required: Value,
-    beta: bool,
+    /// Presence of v1beta1, and whether it is served.
+    beta: Option<bool>,
     /// Scale and a column of v1.
     scale: bool,
     rules: Value,
 }
 
-pub(super) fn rule(from: &str, to: &str, expression: &str) -> Value {
-    json!({"from": from, "to": to, "rules": [{"field": ".spec.size", "destination": ".spec.size",
-        "transformation": expression, "mayFail": true}]})
+pub(super) fn direction(from: &str, to: &str, rules: &[Value]) -> Value {
+    json!({"from": from, "to": to, "rules": rules})
+}
+
+pub(super) fn size(expression: &str) -> Value {
+    json!({"field": ".spec.size", "destination": ".spec.size", "transformation": expression, "mayFail": true})
+}
+
+/// The rule for the tag of v1, which is the mark of v2.
+pub(super) fn tag(from: &str, to: &str) -> Value {
+    json!({"field": format!(".spec.{from}"), "destination": format!(".spec.{to}")})
 }
 
 pub(super) fn both_ways(expression: &str) -> Value {
-    json!([rule("v1", "v2", expression), rule("v2", "v1", "string(self)")])
+    json!([
+        direction("v1", "v2", &[size(expression), tag("tag", "mark")]),
+        direction("v2", "v1", &[size("string(self)"), tag("mark", "tag")])
+    ])
 }
 
 impl Release {
@@ -41,7 +54,7 @@ impl Release {
                 "replicas": {"type": "integer"},
             }),
             required: json!([]),
-            beta: true,
+            beta: Some(true),
             scale: true,
             rules: both_ways(FORGIVING),
         }
@@ -53,9 +66,17 @@ impl Release {
         release.fields.as_object_mut().unwrap().remove("backup");
         release.fields["level"]["default"] = json!(1);
         Release {
-            beta: false,
+            beta: None,
             scale: false,
             ..release
+        }
+    }
+
+    /// Stops to serve v1beta1, and has a column less.
+    pub(super) fn unserved() -> Release {
+        Release {
+            beta: Some(false),
+            ..Release::first()
         }
     }
 
@@ -80,6 +101,7 @@ impl Release {
         let version = |name: &str, size: &str| {
             let mut properties = self.fields.clone();
             properties["size"] = json!({"type": size});
+            properties[if name == "v2" { "mark" } else { "tag" }] = json!({"type": "string"});
             let spec = json!({"type": "object", "properties": properties, "required": self.required});
             let status = json!({"type": "object", "properties": {"replicas": {"type": "integer"}}});
             let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
@@ -94,8 +116,10 @@ impl Release {
             version
         };
         let mut versions = vec![version("v1", "string"), version("v2", "integer")];
-        if self.beta {
-            versions.push(version("v1beta1", "string"));
+        if let Some(served) = self.beta {
+            let mut beta = version("v1beta1", "string");
+            beta["served"] = json!(served);
+            versions.push(beta);
         }
         let names = json!({"plural": "engines", "kind": "Engine"});
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -15,12 +15,11 @@ use crate::{
     status::invalid,
 };
 use insula_api::{
-    ClusterName, ClusterPath, Json, Object, Scope, Verb,
-    names::{annotations, groups, labels},
+    ClusterName, ClusterPath, Json, Object, ObjectKey, Scope, Verb,
+    names::{annotations, groups},
 };
 use insula_apiserver::call::Caller;
 use insula_catalog::{
-    digest,
     exports::{
         ExportName, ExportView,
         bind_request::{self, BindRequest},
@@ -33,7 +32,7 @@ use insula_proto::admin::v1::{
 };
 use insula_registry::rewrite;
 use insula_store::{Entry, Snapshot};
-use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc};
 use tonic::Status;
 
 /// Cost of a page, in bindings of roles that are looked at. A page with an export that costs more
@@ -61,8 +60,6 @@ struct Binder {
     cluster: ClusterName,
     /// The state that decides what the caller may see: that of the request, on each page.
     now: Snapshot,
-    /// Bindings of the workspace, by the label of their export.
-    bound: HashMap<String, String>,
 }
 
 /// Returns true if the owner of an export lists it for everybody.
@@ -71,21 +68,26 @@ fn is_listed(export: &Object) -> bool {
 }
 
 impl Binder {
-    fn new(session: &Session, snapshot: &Snapshot, cluster: &ClusterName) -> Self {
-        let mut bound = HashMap::new();
-        let scope = Scope::cluster(ids::apibindings(), cluster.clone());
-        snapshot.for_each(&scope, |binding| {
-            if let Some(label) = binding.object.meta.labels.get(labels::EXPORT) {
-                bound.insert(label.to_string(), binding.key.name.to_string());
-            }
-            ControlFlow::Continue(())
-        });
+    fn new(session: &Session, cluster: &ClusterName) -> Self {
         Binder {
             caller: Arc::clone(&session.caller),
             cluster: cluster.clone(),
             now: session.snapshot.clone(),
-            bound,
         }
+    }
+
+    /// Returns the name of the workspace's binding to an export; empty without one. It is looked
+    /// up: a workspace may have as many bindings as there are exports.
+    fn binding(&self, snapshot: &Snapshot, export: &ExportName) -> String {
+        let first = ObjectKey::cluster_scoped(ids::apibindings(), self.cluster.clone(), "");
+        let mut name = String::new();
+        export.for_each_binding_after(snapshot, Some(&first), |binding| {
+            if binding.key.cluster == self.cluster {
+                name = binding.key.name.to_string();
+            }
+            ControlFlow::Break(())
+        });
+        name
     }
 
     fn may_bind(&self, export: &ExportName) -> bool {
@@ -120,7 +122,6 @@ impl Binder {
         let (cluster, value) = (&entry.key.cluster, entry.object.body_value());
         let annotations = &value["metadata"]["annotations"];
         let annotation = |name: &str| annotations[name].as_str().unwrap_or_default().to_owned();
-        let label = digest::export_label(cluster, &entry.key.name);
         OfferedApi {
             export: entry.key.name.to_string(),
             workspace: locate::path_of(snapshot, cluster).to_string(),
@@ -145,7 +146,7 @@ impl Binder {
                 .collect(),
             claims: claims::open(&value),
             bindable,
-            binding: self.bound.get(&label).cloned().unwrap_or_default(),
+            binding: self.binding(snapshot, &ExportName::new(cluster, &entry.key.name)),
             requestable: !bindable && self.may_ask(entry),
             request: self.request(snapshot, entry),
         }
@@ -165,6 +166,25 @@ fn versions(schema: &Json) -> Vec<OfferedVersion> {
 
 /// Returns a page of the exports that the caller may see, and the token of the next one.
 fn list(snapshot: &Snapshot, binder: &Binder, shown: Shown, page: &Page) -> (Vec<OfferedApi>, String) {
+    walk(snapshot, page, |entry| {
+        let export = ExportName {
+            cluster: entry.key.cluster.clone(),
+            name: entry.key.name.clone(),
+        };
+        let bindable = binder.may_bind(&export);
+        let is_listed_now = || binder.now.get(&entry.key).is_some_and(|now| is_listed(&now.object));
+        let is_seen = bindable || shown == Shown::Listed && is_listed(&entry.object) && is_listed_now();
+        is_seen.then(|| binder.show(snapshot, entry, bindable))
+    })
+}
+
+/// Passes exports to `see` until a page is full or has cost enough. Returns what `see` gives, and
+/// the token of the next page.
+fn walk(
+    snapshot: &Snapshot,
+    page: &Page,
+    mut see: impl FnMut(&Entry) -> Option<OfferedApi>,
+) -> (Vec<OfferedApi>, String) {
     let after = page.after.as_ref();
     let after = after.and_then(|(_, at)| rewrite::key_at(ids::apiexports(), at.trim_end()));
     let (mut found, mut next, mut cost) = (Vec::new(), String::new(), 0);
@@ -186,14 +206,7 @@ fn list(snapshot: &Snapshot, binder: &Binder, shown: Shown, page: &Page) -> (Vec
         if entry.object.meta.is_deleting() {
             return ControlFlow::Continue(());
         }
-        let export = ExportName {
-            cluster: cluster.clone(),
-            name: entry.key.name.clone(),
-        };
-        let bindable = binder.may_bind(&export);
-        let is_listed_now = || binder.now.get(&entry.key).is_some_and(|now| is_listed(&now.object));
-        if bindable || shown == Shown::Listed && is_listed(&entry.object) && is_listed_now() {
-            let api = binder.show(snapshot, entry, bindable);
+        if let Some(api) = see(entry) {
             cost += SCHEMA_COST * api.resources.len();
             found.push(api);
         }
@@ -215,7 +228,7 @@ impl AdminService {
         let page = Page::read(session, &filter, request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(session).await?;
         let revision = snapshot.revision();
-        let binder = Binder::new(session, &snapshot, &located.cluster);
+        let binder = Binder::new(session, &located.cluster);
         let work = move || Ok(list(&snapshot, &binder, shown, &page));
         let (apis, next_page_token) = self.run_blocking(session, &located, work).await?;
         Ok(ListApisResponse {
@@ -250,7 +263,7 @@ impl AdminService {
                 session.snapshot.get(&name.key()).ok_or_else(gone)?
             }
         };
-        let binder = Binder::new(session, &session.snapshot, &located.cluster);
+        let binder = Binder::new(session, &located.cluster);
         let snapshot = session.snapshot.clone();
         let work = move || {
             let name = ExportName {
@@ -271,5 +284,80 @@ impl Session {
     /// Finds a workspace whose bindings the caller may list.
     pub(super) fn locate_binder(&self, workspace: &str) -> Result<Located, Status> {
         self.locate(or_root(workspace), &right(Verb::List, groups::APIS, "apibindings", ""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_store::{MemoryStore, Store, Txn, Write};
+    use serde_json::json;
+
+    const CLUSTERS: usize = 100;
+    const EXPORTS_EACH: usize = 1_000;
+
+    async fn put(store: &MemoryStore, keys: impl Iterator<Item = ObjectKey>) {
+        let write = |key: ObjectKey| {
+            let value = json!({"apiVersion": "v1", "kind": "Any", "metadata": {"name": &*key.name}});
+            Write::Put(key, Arc::new(Object::new(&value, None).expect("an object")))
+        };
+        let txn = Txn {
+            guards: Vec::new(),
+            writes: keys.map(write).collect(),
+        };
+        store.commit(txn).await.expect("no guard fails");
+    }
+
+    /// Returns the number of exports that each page looks at, for a caller who sees none of 100,000
+    /// of workspaces with some bindings of roles.
+    async fn looked_at(bindings: usize) -> Vec<usize> {
+        let store = MemoryStore::new();
+        for index in 0..CLUSTERS {
+            let cluster = ClusterName::parse(&format!("c{index}")).expect("a name");
+            let key = |resource, number| ObjectKey::cluster_scoped(resource, cluster.clone(), &format!("n{number}"));
+            put(&store, (0..EXPORTS_EACH).map(|number| key(ids::apiexports(), number))).await;
+            let resource = ids::clusterrolebindings;
+            put(&store, (0..bindings).map(|number| key(resource(), number))).await;
+        }
+        let snapshot = store.latest();
+        let (mut pages, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = Page::parse(b"k", "/m", &[], 0, &token).expect("a page");
+            let mut seen = 0;
+            let (found, next) = walk(&snapshot, &page, |_| {
+                seen += 1;
+                None
+            });
+            assert!(found.is_empty());
+            pages.push(seen);
+            token = next;
+            if token.is_empty() {
+                return pages;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_looks_at_a_bounded_number_of_exports() {
+        assert_eq!(looked_at(0).await, [25_000; 4]);
+        // Whether a caller may bind an export takes as long as there are bindings beside it.
+        assert_eq!(looked_at(42).await, [4_000; 25]);
+    }
+
+    #[tokio::test]
+    async fn a_page_ends_when_it_is_full() {
+        let store = MemoryStore::new();
+        let key = |number: usize| {
+            let name = format!("n{number:04}");
+            ObjectKey::cluster_scoped(ids::apiexports(), ClusterName::root(), &name)
+        };
+        put(&store, (0..1_000).map(key)).await;
+        let page = Page::parse(b"k", "/m", &[], 10, "").expect("a page");
+        let mut seen = 0;
+        let (found, next) = walk(&store.latest(), &page, |_| {
+            seen += 1;
+            Some(OfferedApi::default())
+        });
+        assert_eq!((found.len(), seen, next.is_empty()), (10, 10, false));
     }
 }

@@ -155,8 +155,11 @@ impl AdminService {
             let (mut effects, mut next) = (Vec::new(), Some((0, None)));
             while let Some(from) = next {
                 let (state, trials, names) = (snapshot.clone(), Arc::clone(&trials), session.names(&snapshot)?);
-                let meter = session.caller.work().clone();
-                let page = move || Ok(trial::walk((&state, &names), &trials, from, (PAGE_OBJECTS, ""), &meter));
+                let (meter, registry) = (session.caller.work().clone(), Arc::clone(&self.api.registry));
+                let page = move || {
+                    let state = trial::State::new(&registry, &state, &names);
+                    Ok(trial::walk(state, &trials, from, (PAGE_OBJECTS, ""), &meter))
+                };
                 let (tried, following) = self.run_blocking(session, located, page).await?;
                 add_effects(&mut effects, tried.effects);
                 next = following;

@@ -138,7 +138,7 @@ pub(super) fn publish(
         .iter()
         .map(|right| right_step(&find, right))
         .collect::<Result<_, _>>()?;
-    let objects = published.iter().flat_map(Published::objects).collect();
+    let objects = published.iter().flat_map(Published::objects).chain([export]).collect();
     let objects = publication::with_words(objects, &words);
     let missing = rights
         .iter()
@@ -152,7 +152,6 @@ pub(super) fn publish(
         notes: notes(&published),
         writes: objects
             .iter()
-            .chain([&export])
             .filter_map(|object| write(snapshot, cluster, object))
             .chain(missing)
             .collect(),

@@ -10,9 +10,9 @@ use crate::{
     status::Fault,
 };
 use insula_access::WorkspaceNames;
-use insula_admission::publication::{Effect, Effects, Published, add_effects, keep_rules, offered};
+use insula_admission::publication::{Effect, Effects, Published, Serving, add_effects, keep_rules, offered};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
-use insula_catalog::Api;
+use insula_catalog::{Api, Catalog};
 use insula_conversion::ConvertError;
 use insula_meter::Meter;
 use insula_proto::admin::v1::{ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
@@ -137,7 +137,7 @@ impl fmt::Debug for Trial {
 
 impl Trial {
     /// Returns the effects before any object is examined; `None` for an API that replaces nothing.
-    fn effects(&self, meter: &Meter) -> Option<Effects<'_>> {
+    fn effects(&self, meter: &Meter) -> Option<Effects> {
         match (&self.before, self.is_removed) {
             (_, true) => Some(Effects::of_removed(&self.api, meter)),
             (Some(before), false) => Some(Effects::new(before, &self.api, meter)),
@@ -197,21 +197,40 @@ pub(in crate::services) fn filter(cluster: &ClusterName, export: &str, manifests
     format!("{cluster}/{export}/{:016x}", hash_bytes(release))
 }
 
+/// The state that trials look at.
+#[derive(Clone, Copy)]
+pub(in crate::services) struct State<'a> {
+    catalog: &'a Catalog,
+    snapshot: &'a Snapshot,
+    /// Names of workspaces, as the caller sees them.
+    names: &'a WorkspaceNames,
+}
+
+impl<'a> State<'a> {
+    pub(in crate::services) fn new(deps: &'a Deps, snapshot: &'a Snapshot, names: &'a WorkspaceNames) -> Self {
+        State {
+            catalog: &deps.catalog,
+            snapshot,
+            names,
+        }
+    }
+}
+
 /// Position in a trial: its index, and the last object before it.
 type Position = (usize, Option<ObjectKey>);
 
 /// Tries one page of objects in a version, or for an empty one in every served version.
 pub(in crate::services) fn run(
-    (snapshot, names): (&Snapshot, &WorkspaceNames),
+    state: State<'_>,
     trials: &[Trial],
     page: &Page,
     (version, meter): (&str, &Meter),
 ) -> Result<Tried, Status> {
     let from = position(trials, page.after.as_ref().map_or("", |(_, at)| at))?;
-    let (mut tried, next) = walk((snapshot, names), trials, from, (page.size, version), meter);
+    let (mut tried, next) = walk(state, trials, from, (page.size, version), meter);
     if let Some((index, last)) = next {
         let last = last.as_ref().map(rewrite::position).unwrap_or_default();
-        tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
+        tried.next = page.next(state.snapshot.revision(), &format!("{index}/{last}"));
     }
     Ok(tried)
 }
@@ -219,7 +238,11 @@ pub(in crate::services) fn run(
 /// Tries some objects from a position on. Returns the position of the next ones, if there are any.
 /// Each object is converted once to each version.
 pub(super) fn walk(
-    (snapshot, names): (&Snapshot, &WorkspaceNames),
+    State {
+        catalog,
+        snapshot,
+        names,
+    }: State<'_>,
     trials: &[Trial],
     (first, mut after): Position,
     (size, version): (usize, &str),
@@ -230,6 +253,7 @@ pub(super) fn walk(
         let (mut last, mut is_full) = (after.take(), false);
         let is_first = last.is_none();
         let mut effects = trial.effects(meter);
+        let mut serving = Serving::new(catalog, snapshot, trial.resource.clone());
         let scope = Scope::everywhere(trial.resource.clone());
         snapshot.for_each_after(&scope, last.clone().as_ref(), |entry| {
             if examined == size {
@@ -238,7 +262,7 @@ pub(super) fn walk(
             }
             examined += 1;
             let read = match &mut effects {
-                Some(effects) => effects.examine(names, entry),
+                Some(effects) => effects.examine(names, entry, &mut serving),
                 None => reads(&trial.api, entry, version, meter),
             };
             if let Err(error) = read {

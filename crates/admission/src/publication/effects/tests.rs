@@ -7,7 +7,7 @@ use insula_schema::Structural;
 use serde_json::json;
 
 /// Compiles an API with versions of these schemas of `spec`; the first one is stored.
-fn api(versions: &[Json]) -> Api {
+fn api(versions: &[Json]) -> Arc<Api> {
     let version = |(index, version): (usize, &Json)| {
         let mut version = version.clone();
         let spec = version["spec"].take();
@@ -30,7 +30,7 @@ fn api(versions: &[Json]) -> Api {
         conversion: None,
         meter: &Meter::unbounded(),
     });
-    published.compile().expect("the definition is right")
+    Arc::new(published.compile().expect("the definition is right"))
 }
 
 fn v1(spec: Json) -> Json {
@@ -46,7 +46,7 @@ fn fields(fields: Json) -> Json {
 fn reached(before: &[Json], after: &[Json], spec: Json) -> Vec<(String, String)> {
     let (before, after) = (api(before), api(after));
     let value = json!({"apiVersion": "example.io/v1", "kind": "Pump", "metadata": {"name": "main"}, "spec": spec});
-    let mut effects = Effects::new(&before, &after, &Meter::unbounded());
+    let mut effects = Generation::new(&before, &after, &Meter::unbounded());
     let object = Object::new(&value, None).expect("an object");
     let mut unreadable = None;
     let mut reached = effects.of_object(&object, &value, &mut unreadable);
@@ -89,7 +89,7 @@ fn a_version_that_goes_is_told_as_one() {
     let narrow = fields(json!({"b": {"type": "string"}}));
     let v2 = json!({"name": "v2", "spec": spec()});
     let (before, after) = (api(&[v1(spec()), v2]), api(&[v1(narrow)]));
-    let effects = Effects::new(&before, &after, &Meter::unbounded());
+    let effects = Generation::new(&before, &after, &Meter::unbounded());
     let kinds: Vec<(&str, &str)> = effects.found.iter().map(|it| (it.kind, &*it.version)).collect();
     assert_eq!(kinds, [(names::FIELD_REMOVED, "v1"), (names::VERSION_REMOVED, "v2")]);
 }

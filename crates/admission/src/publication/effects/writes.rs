@@ -2,7 +2,7 @@
 //! and what each other version shows of that by the rules of before and of after.
 
 use super::{
-    Effects,
+    Generation,
     compare::{Differing, differing},
     names,
 };
@@ -18,7 +18,7 @@ pub(super) struct Shown<'v> {
     pub(super) differing: Vec<Differing>,
 }
 
-impl Effects<'_> {
+impl Generation {
     /// Examines writes in each version that shows an object, where the rules to another one are
     /// others than before. What differs in a view already is told by that.
     pub(super) fn writes(&mut self, views: &[Shown<'_>], reached: &mut Vec<usize>) {
@@ -26,7 +26,7 @@ impl Effects<'_> {
             for shown in views {
                 let pair = (written.version, shown.version);
                 let rules = |api: &Api| api.bundle.rules_between(pair.0, pair.1);
-                if pair.0 != pair.1 && rules(self.before) != rules(self.after) {
+                if pair.0 != pair.1 && rules(&self.before) != rules(&self.after) {
                     self.write(written, shown, reached);
                 }
             }
@@ -42,10 +42,10 @@ impl Effects<'_> {
         let mut known = written.object.clone();
         insula_schema::prune(&mut known, written_before);
         // What nobody could write before is no concern of the release.
-        let Ok(was) = converted(self.before, &known, to, &self.meter) else {
+        let Ok(was) = converted(&self.before, &known, to, &self.meter) else {
             return;
         };
-        let is = match converted(self.after, &written.object, to, &self.meter) {
+        let is = match converted(&self.after, &written.object, to, &self.meter) {
             Ok(is) => is,
             Err(error) => {
                 let field = error.rule.as_ref().map_or("", |rule| &rule.source);
@@ -78,12 +78,13 @@ fn converted(api: &Api, object: &Json, to: &str, meter: &Meter) -> Result<Json, 
 
 #[cfg(test)]
 mod tests {
-    use crate::publication::{Effects, Manifest, publish};
+    use crate::publication::{Manifest, effects::Generation, publish};
     use insula_api::{Object, names::effects as names};
     use insula_catalog::Api;
     use insula_conversion::{Bundle, unmetered_budget};
     use insula_meter::Meter;
     use serde_json::{Value as Json, json};
+    use std::sync::Arc;
 
     fn rule(source: &str, destination: &str) -> Json {
         json!({"field": source, "destination": destination})
@@ -98,7 +99,7 @@ mod tests {
     }
 
     /// Compiles gadgets: v1 has a text and a label, v2 a number and a tag.
-    fn gadgets(conversions: &[Json]) -> Api {
+    fn gadgets(conversions: &[Json]) -> Arc<Api> {
         let version = |name: &str, size: &str, other: &str| {
             let text = json!({"type": "string"});
             let mut fields = json!({"size": {"type": size}, "color": text, other: text});
@@ -121,7 +122,7 @@ mod tests {
             conversion: Some(&rules),
             meter: &Meter::unbounded(),
         });
-        published.compile().expect("the definition is right")
+        Arc::new(published.compile().expect("the definition is right"))
     }
 
     fn there(rules: &[Json]) -> Json {
@@ -160,7 +161,7 @@ mod tests {
             ("v1", json!({"size": "3", "label": "L", "color": "red"})),
             ("v2", json!({"size": 3, "tag": "T", "color": "red"})),
         ];
-        let mut effects = Effects::new(&before, &after, &Meter::unbounded());
+        let mut effects = Generation::new(&before, &after, &Meter::unbounded());
         let mut all = Vec::new();
         for (version, spec) in objects {
             let (object, value) = write(&before.bundle, version, spec);
