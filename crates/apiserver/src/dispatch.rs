@@ -147,6 +147,10 @@ async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) 
             }
             None => documents::openapi_v3(server, &request, &path).await,
         },
+        Rest::Other(path) if health::serves(&path) && matches!(request.parsed.route, Route::Cluster { .. }) => {
+            let query = request.parsed.uri.query().map(str::to_owned);
+            Ok(server.health.report(&path, query.as_deref()).await)
+        }
         Rest::Other(path) => other(&request, &path),
     };
     answer.map(Reply::from)
@@ -155,9 +159,6 @@ async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) 
 fn other(request: &Permitted, path: &str) -> Answer {
     match (path, &request.parsed.route) {
         ("/version", _) => documents::version(request),
-        ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
-            Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
-        }
         ("/metrics", Route::Cluster { .. }) => Err(Refusal::NotInWorkspaces),
         _ => Err(Refusal::NotServed),
     }

@@ -17,6 +17,7 @@ mod extensions;
 #[cfg(test)]
 mod fixtures;
 mod gzip;
+pub mod health;
 mod hosts;
 mod impersonate;
 mod metered;
@@ -43,6 +44,7 @@ mod watch_encoder;
 pub mod websocket;
 
 pub use extensions::{ExtensionServers, Extensions, Outages, Unreachable};
+pub use health::HealthReports;
 pub use hosts::HostPattern;
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
