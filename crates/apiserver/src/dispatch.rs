@@ -1,7 +1,7 @@
 //! Dispatch of requests: from the HTTP request through all stages to the handler that answers it.
 
 use crate::{
-    aggregation, audit, discovery, documents, gzip, hosts, metered, mounts,
+    aggregation, audit, discovery, documents, gzip, health, hosts, measured, metered, mounts,
     negotiate::{self, Representation, Supported},
     no_workspace,
     path::{Rest, Route},
@@ -188,6 +188,7 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
         Origin::Bound { .. } => ResourceClass::Bound,
         Origin::Local { .. } => ResourceClass::Local,
     };
+    kind.resource = measured::requested(&request.parsed, &path, &resolved.served().api);
     let lists = request.parsed.method == http::Method::GET && path.name.is_none();
     let target = resolved.target(&server.registry, &path, lists)?;
     let warnings = deprecation(&target.served, &target.version);

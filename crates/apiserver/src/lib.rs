@@ -20,6 +20,7 @@ mod gzip;
 pub mod health;
 mod hosts;
 mod impersonate;
+mod measured;
 mod metered;
 mod mounts;
 mod named_identity;

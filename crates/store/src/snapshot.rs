@@ -111,6 +111,12 @@ impl Snapshot {
         self.0.mvcc.read(|state| state.usages.largest(count))
     }
 
+    /// Returns the resources with the most objects at the latest revision, up to `count`, in their
+    /// order. Exporters of the same resource are counted together. Looks at all of them.
+    pub fn largest_resources(&self, count: usize) -> Vec<(ResourceId, usize)> {
+        self.0.mvcc.read(|state| state.usages.largest_resources(count))
+    }
+
     /// Notes a read of a scope whose history was cut. Nothing after the revision of a pinned
     /// snapshot is cut, so that the latest ones pay one comparison.
     fn note_read(&self, state: &State, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) {
