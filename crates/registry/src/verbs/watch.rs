@@ -5,7 +5,7 @@ use super::{
     read::served_since,
     select::{Extent, Selectors, States, check_fields, for_each_selected, looks_inside, selects, selects_metadata},
 };
-use crate::{built_in_roles, calls, deps::Deps, representation::prefetch};
+use crate::{built_in_rbac, calls, deps::Deps, representation::prefetch};
 use futures_util::future::{Either, select};
 use insula_access::{
     EventKind, Target,
@@ -179,7 +179,7 @@ pub async fn watch_with_state(
         ControlFlow::Continue(())
     })
     .await?;
-    let built_in = built_in_roles::all(snapshot, target).into_iter();
+    let built_in = built_in_rbac::all(snapshot, target).into_iter();
     let built_in = built_in
         .filter(|entry| selects_metadata(options.selectors(), entry))
         .collect();
