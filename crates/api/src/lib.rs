@@ -31,7 +31,7 @@ pub use meta::{Labels, Meta, OwnerReference, Uid};
 pub use names::front_proxy_name;
 pub use object::{Object, ObjectError};
 pub use path::FieldPath;
-pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope};
+pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Resources, Revision, Scope};
 pub use selector::{FieldSelector, LabelSelector, Requirement, SelectorError};
 pub use text::{counted, distinct};
 pub use time::{Clock, Rng, Timestamp};

@@ -13,7 +13,7 @@ use crate::{
     verbs::{ResourceRequest, own, scale, watch},
 };
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::{HeaderValue, Request, header};
 use insula_api::{Verb, measure::TRACE};
 use insula_catalog::{Error, Origin, Part, Served};
 use insula_edge::{
@@ -170,7 +170,7 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
     let resolved = request
         .authorized
         .resolve(&server.registry, &path, server.third_party_resources, &|| {
-            takes_metadata_alone(&request.parsed.headers)
+            takes_metadata_alone(&request.parsed)
         });
     let resolved = match resolved {
         Ok(found) => found,
@@ -212,20 +212,21 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
     answer.map_err(|refusal| refusal.warn(warnings))
 }
 
-/// Returns true for a client who takes the metadata of objects, whatever their API.
-fn takes_metadata_alone(headers: &HeaderMap) -> bool {
-    let header = reply::accept_header(headers);
-    let is_metadata = |supported: &Supported| {
-        let form = negotiate::accept(header.as_deref(), *supported, false).ok();
-        form.is_some_and(|form| {
-            matches!(
-                form.representation,
-                Representation::PartialMetadata(_) | Representation::PartialMetadataList(_)
-            )
-        })
-    };
+/// Returns true for a client who is answered with the metadata of objects, whatever their API.
+fn takes_metadata_alone(request: &Parsed) -> bool {
     // Lists and watches have different names for it.
-    [Supported::List, Supported::Watch].iter().any(is_metadata)
+    let supported = match request.verb {
+        Some(Verb::Watch) => Supported::Watch,
+        _ => Supported::List,
+    };
+    let header = reply::accept_header(&request.headers);
+    let form = negotiate::accept(header.as_deref(), supported, false).ok();
+    form.is_some_and(|form| {
+        matches!(
+            form.representation,
+            Representation::PartialMetadata(_) | Representation::PartialMetadataList(_)
+        )
+    })
 }
 
 /// Calls the verb of an object's subresource; the empty one is the object itself.

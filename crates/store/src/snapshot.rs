@@ -193,7 +193,7 @@ impl Snapshot {
         let mut size = 64;
         while !walk.done {
             self.0.mvcc.read(|state| {
-                self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
+                self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, size, |_, slot| {
                     if wanted(&slot.key) {
                         chunk.extend(slot.at_revision(self.0.revision));
@@ -287,7 +287,7 @@ impl Snapshot {
         let (mut walk, mut count) = (Walk::new(scope, after), 0);
         while !walk.done {
             self.0.mvcc.read(|state| {
-                self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
+                self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, CHUNK_ENTRIES, |_, slot| {
                     count += usize::from(slot.exists_at(self.0.revision))
                 });

@@ -5,7 +5,7 @@ use crate::{
     lifecycle::{LifecycleController, LifecyclePhase},
     roles::RolesAt,
 };
-use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope, Verb};
+use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Resources, Scope, Verb};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{
     Catalog, Origin, Served,
@@ -104,6 +104,17 @@ pub enum By {
     Consumer(ClusterName),
 }
 
+/// Exporters whose resources of one name a reader of many clusters sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exporters {
+    /// The one that the target names.
+    #[default]
+    One,
+    /// All, and definitions of workspaces: their objects have different schemas, so that only
+    /// metadata can be shown.
+    All,
+}
+
 /// All clusters, or those that somebody may look into.
 #[derive(Debug, Default)]
 pub struct AllClusters {
@@ -113,6 +124,8 @@ pub struct AllClusters {
     pub labels: LabelSelector,
     /// Only objects that are being deleted are seen.
     pub deleting: bool,
+    /// The exporters whose resources are seen.
+    pub exporters: Exporters,
     /// Clusters that serve another generation of the API than the target. All others, which serve
     /// the same, are not listed.
     others: RwLock<BTreeMap<ClusterName, Served>>,
@@ -139,6 +152,14 @@ impl AllClusters {
     pub fn everywhere(labels: LabelSelector) -> ViewScope {
         ViewScope::AllClusters(Arc::new(AllClusters {
             labels,
+            ..AllClusters::default()
+        }))
+    }
+
+    /// All clusters, and in them the metadata of all resources with the target's name.
+    pub fn of_all_exporters() -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
+            exporters: Exporters::All,
             ..AllClusters::default()
         }))
     }
@@ -221,7 +242,7 @@ impl Target {
         };
         let in_clusters = |clusters: BTreeSet<ClusterName>| {
             let scope = |cluster| Scope {
-                resource: Some(resource.clone()),
+                resources: Resources::One(resource.clone()),
                 cluster: Some(cluster),
                 namespace: self.namespace.clone(),
             };

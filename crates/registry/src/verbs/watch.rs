@@ -11,7 +11,7 @@ use insula_access::{
     EventKind, Target,
     view::{Sighted, ViewScope},
 };
-use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
+use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, Revision};
 use insula_catalog::{Error, Result, ids};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
 use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
@@ -367,7 +367,7 @@ impl Watch {
             let mut saw = self.target.looking(&deps.catalog, &before);
             let mut sees = self.target.looking(&deps.catalog, &then);
             for change in together {
-                if change.key.resource == self.cursor_resource() {
+                if self.objects.cursor.scope().resources.contains(&change.key.resource) {
                     let (old, new) = (
                         |old: &Object| saw.sees(&change.key, old),
                         |new: &Object| sees.sees(&change.key, new),
@@ -389,10 +389,6 @@ impl Watch {
             }
         }
         Ok(events)
-    }
-
-    fn cursor_resource(&self) -> ResourceId {
-        self.target.served.resource_id()
     }
 
     fn see_change(
