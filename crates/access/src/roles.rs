@@ -18,7 +18,7 @@ use insula_catalog::{
 };
 use insula_store::Snapshot;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     ops::ControlFlow,
     sync::{Arc, LazyLock},
@@ -60,6 +60,8 @@ struct Binding {
 struct Bootstrap {
     roles: HashMap<String, Arc<Vec<PolicyRule>>>,
     bindings: Vec<Binding>,
+    /// The same bindings as documents, by name.
+    documents: BTreeMap<String, Json>,
 }
 
 static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
@@ -72,6 +74,9 @@ static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
             .map(|role| (name(role), Arc::new(rules::rules(role))))
             .collect(),
         bindings: of("ClusterRoleBinding").map(read_binding).collect(),
+        documents: of("ClusterRoleBinding")
+            .map(|binding| (name(binding), binding.clone()))
+            .collect(),
     }
 });
 
@@ -80,6 +85,17 @@ pub fn built_in() -> impl Iterator<Item = &'static str> {
     let mut names: Vec<&str> = BOOTSTRAP.roles.keys().map(String::as_str).collect();
     names.sort_unstable();
     names.into_iter()
+}
+
+/// Returns the names of the ClusterRoleBindings that every cluster has without storing them, in
+/// order.
+pub fn built_in_bindings() -> impl Iterator<Item = &'static str> {
+    BOOTSTRAP.documents.keys().map(String::as_str)
+}
+
+/// Returns a ClusterRoleBinding that every cluster has.
+pub fn built_in_binding(name: &str) -> Option<&'static Json> {
+    BOOTSTRAP.documents.get(name)
 }
 
 fn read_binding(binding: &Json) -> Binding {

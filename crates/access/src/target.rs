@@ -129,13 +129,17 @@ impl Target {
 
     /// The keys that a list covers.
     pub fn scope(&self) -> insula_api::Scope {
-        match self.is_across() {
-            true => insula_api::Scope::everywhere(self.served.resource_id()),
-            false => insula_api::Scope {
-                resource: Some(self.served.resource_id()),
+        let resource = self.served.resource_id();
+        if self.is_of_all_exporters() {
+            insula_api::Scope::named(resource.group, resource.resource)
+        } else if self.is_across() {
+            insula_api::Scope::everywhere(resource)
+        } else {
+            insula_api::Scope {
+                resources: insula_api::Resources::One(resource),
                 cluster: Some(self.cluster.clone()),
                 namespace: self.namespace.clone(),
-            },
+            }
         }
     }
 }

@@ -9,5 +9,5 @@
 mod view_scope;
 mod watching;
 
-pub use view_scope::{AllClusters, By, ViaExport, ViewScope, WrittenObject};
+pub use view_scope::{AllClusters, By, Exporters, ViaExport, ViewScope, WrittenObject};
 pub use watching::{EventKind, Sighted};

@@ -10,7 +10,7 @@
 use dashmap::DashMap;
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 use insula_access::Target;
-use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Resources, Scope};
 use insula_catalog::{Catalog, Result, ScopeKind, Served, ids, object::rewrite};
 use insula_cel::Quantity;
 use insula_store::{Entry, Guard, Snapshot, Write};
@@ -148,7 +148,7 @@ fn status(value: &Json, used: Map<String, Json>) -> Json {
 fn count(catalog: &Catalog, snapshot: &Snapshot, entry: &Entry, quota: &Quota, name: &str) -> Option<i64> {
     let served = counted(catalog, snapshot, &entry.key.cluster, name)?;
     let scope = Scope {
-        resource: Some(served.resource_id()),
+        resources: Resources::One(served.resource_id()),
         cluster: Some(entry.key.cluster.clone()),
         namespace: (!quota.everywhere).then(|| entry.key.namespace.clone()),
     };

@@ -10,7 +10,7 @@ use std::io;
 
 /// Returns a value as Kubernetes' `field.Error` prints it: a text as `%q`, a number as `%v`, a list
 /// or map as Go's JSON.
-pub(crate) fn go_shown(value: &Json) -> String {
+pub fn go_shown(value: &Json) -> String {
     match value {
         Json::String(text) => go_quoted(text),
         Json::Number(number) => go_number(number),

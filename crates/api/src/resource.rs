@@ -90,11 +90,47 @@ pub struct ObjectKey {
     pub name: Arc<str>,
 }
 
+/// Resources of a scope.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Resources {
+    /// All resources.
+    All,
+    /// Those with one group and name, of every exporter and of definitions. Only in scopes of all
+    /// clusters.
+    Named {
+        /// API group; empty for the core group.
+        group: Arc<str>,
+        /// Plural resource name.
+        resource: Arc<str>,
+    },
+    /// One resource.
+    One(ResourceId),
+}
+
+impl Resources {
+    /// Returns the resource, if it is one.
+    pub fn one(&self) -> Option<&ResourceId> {
+        match self {
+            Resources::One(resource) => Some(resource),
+            Resources::All | Resources::Named { .. } => None,
+        }
+    }
+
+    /// Returns true if the resource is among these.
+    pub fn contains(&self, id: &ResourceId) -> bool {
+        match self {
+            Resources::All => true,
+            Resources::Named { group, resource } => *group == id.group && *resource == id.resource,
+            Resources::One(one) => one == id,
+        }
+    }
+}
+
 /// Part of the key space: everything, or a resource, one of its clusters, or one of its namespaces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The resource's prefix, or every resource.
-    pub resource: Option<ResourceId>,
+    /// The resources.
+    pub resources: Resources,
     /// One cluster (needs a resource), or all.
     pub cluster: Option<ClusterName>,
     /// One namespace (needs a cluster), or all.
@@ -182,7 +218,7 @@ impl Scope {
     /// Selects all objects of all resources in every cluster.
     pub fn everything() -> Self {
         Scope {
-            resource: None,
+            resources: Resources::All,
             cluster: None,
             namespace: None,
         }
@@ -191,7 +227,16 @@ impl Scope {
     /// Selects all objects of a resource in every cluster.
     pub fn everywhere(resource: ResourceId) -> Self {
         Scope {
-            resource: Some(resource),
+            resources: Resources::One(resource),
+            cluster: None,
+            namespace: None,
+        }
+    }
+
+    /// Selects all objects of the resources with a name, of every exporter and in every cluster.
+    pub fn named(group: Arc<str>, resource: Arc<str>) -> Self {
+        Scope {
+            resources: Resources::Named { group, resource },
             cluster: None,
             namespace: None,
         }
@@ -200,7 +245,7 @@ impl Scope {
     /// Selects all objects of a resource in one cluster.
     pub fn cluster(resource: ResourceId, cluster: ClusterName) -> Self {
         Scope {
-            resource: Some(resource),
+            resources: Resources::One(resource),
             cluster: Some(cluster),
             namespace: None,
         }
@@ -209,7 +254,7 @@ impl Scope {
     /// Selects all objects of a resource in one namespace of a cluster.
     pub fn namespace(resource: ResourceId, cluster: ClusterName, namespace: &str) -> Self {
         Scope {
-            resource: Some(resource),
+            resources: Resources::One(resource),
             cluster: Some(cluster),
             namespace: Some(namespace.into()),
         }
@@ -217,13 +262,14 @@ impl Scope {
 
     /// Returns the bytes with which the keys of this scope begin.
     pub fn prefix(&self) -> Vec<u8> {
-        let Some(ResourceId {
+        let ResourceId {
             group,
             resource,
             identity,
-        }) = &self.resource
-        else {
-            return Vec::new();
+        } = match &self.resources {
+            Resources::All => return Vec::new(),
+            Resources::Named { group, resource } => return format!("{group}/{resource}/").into_bytes(),
+            Resources::One(resource) => resource,
         };
         let mut out = format!("{group}/{resource}/{identity}/").into_bytes();
         if let Some(cluster) = &self.cluster {

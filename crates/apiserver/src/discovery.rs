@@ -1,6 +1,10 @@
 //! Discovery documents: `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>` and their
 //! aggregated form. Pure functions of the APIs that a cluster serves.
 
+mod order;
+
+pub(crate) use order::Ordered;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Verb};
 use insula_catalog::{ApiVersion, Origin, ScopeKind, Served, Subresource, registration};
@@ -386,6 +390,11 @@ fn aggregated_resource(served: &Served, version: &ApiVersion) -> Json {
         entry["subresources"] = json!(subresources);
     }
     entry
+}
+
+/// Returns the JSON text of a document.
+pub(crate) fn text(document: &Json) -> Vec<u8> {
+    serde_json::to_vec(&Ordered::document(document)).expect("values have JSON texts")
 }
 
 /// Returns a strong entity tag without its quotes: SHA-512 in upper-case hex, as in kube-apiserver.

@@ -1,7 +1,7 @@
 //! Dispatch of requests: from the HTTP request through all stages to the handler that answers it.
 
 use crate::{
-    aggregation, audit, discovery, documents, gzip, hosts, metered, mounts,
+    aggregation, audit, discovery, documents, gzip, health, hosts, measured, metered, mounts,
     negotiate::{self, Representation, Supported},
     no_workspace,
     path::{Rest, Route},
@@ -13,7 +13,7 @@ use crate::{
     verbs::{ResourceRequest, own, scale, watch},
 };
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::{HeaderValue, Request, header};
 use insula_api::{Verb, measure::TRACE};
 use insula_catalog::{Error, Origin, Part, Served};
 use insula_edge::{
@@ -147,6 +147,10 @@ async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) 
             }
             None => documents::openapi_v3(server, &request, &path).await,
         },
+        Rest::Other(path) if health::serves(&path) && matches!(request.parsed.route, Route::Cluster { .. }) => {
+            let query = request.parsed.uri.query().map(str::to_owned);
+            Ok(server.health.report(&path, query.as_deref()).await)
+        }
         Rest::Other(path) => other(&request, &path),
     };
     answer.map(Reply::from)
@@ -155,9 +159,6 @@ async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) 
 fn other(request: &Permitted, path: &str) -> Answer {
     match (path, &request.parsed.route) {
         ("/version", _) => documents::version(request),
-        ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
-            Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
-        }
         ("/metrics", Route::Cluster { .. }) => Err(Refusal::NotInWorkspaces),
         _ => Err(Refusal::NotServed),
     }
@@ -169,7 +170,7 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
     let resolved = request
         .authorized
         .resolve(&server.registry, &path, server.third_party_resources, &|| {
-            takes_metadata_alone(&request.parsed.headers)
+            takes_metadata_alone(&request.parsed)
         });
     let resolved = match resolved {
         Ok(found) => found,
@@ -187,6 +188,7 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
         Origin::Bound { .. } => ResourceClass::Bound,
         Origin::Local { .. } => ResourceClass::Local,
     };
+    kind.resource = measured::requested(&request.parsed, &path, &resolved.served().api);
     let lists = request.parsed.method == http::Method::GET && path.name.is_none();
     let target = resolved.target(&server.registry, &path, lists)?;
     let warnings = deprecation(&target.served, &target.version);
@@ -210,20 +212,21 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
     answer.map_err(|refusal| refusal.warn(warnings))
 }
 
-/// Returns true for a client who takes the metadata of objects, whatever their API.
-fn takes_metadata_alone(headers: &HeaderMap) -> bool {
-    let header = reply::accept_header(headers);
-    let is_metadata = |supported: &Supported| {
-        let form = negotiate::accept(header.as_deref(), *supported, false).ok();
-        form.is_some_and(|form| {
-            matches!(
-                form.representation,
-                Representation::PartialMetadata(_) | Representation::PartialMetadataList(_)
-            )
-        })
-    };
+/// Returns true for a client who is answered with the metadata of objects, whatever their API.
+fn takes_metadata_alone(request: &Parsed) -> bool {
     // Lists and watches have different names for it.
-    [Supported::List, Supported::Watch].iter().any(is_metadata)
+    let supported = match request.verb {
+        Some(Verb::Watch) => Supported::Watch,
+        _ => Supported::List,
+    };
+    let header = reply::accept_header(&request.headers);
+    let form = negotiate::accept(header.as_deref(), supported, false).ok();
+    form.is_some_and(|form| {
+        matches!(
+            form.representation,
+            Representation::PartialMetadata(_) | Representation::PartialMetadataList(_)
+        )
+    })
 }
 
 /// Calls the verb of an object's subresource; the empty one is the object itself.

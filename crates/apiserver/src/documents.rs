@@ -85,7 +85,8 @@ fn served_in(server: &ApiServer, request: &Permitted, group: &str) -> Result<Vec
 }
 
 /// Answers with a document that clients cache: with a tag, and 304 for clients that have it.
-fn tagged(request: &Permitted, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
+fn tagged(request: &Permitted, document: &Json, content_type: &'static str) -> Response<Body> {
+    let bytes = discovery::text(document);
     let tag = discovery::etag(&bytes);
     let known = header_text(&request.parsed.headers, header::IF_NONE_MATCH);
     let mut response = match discovery::etag_matches(known.as_deref(), &tag) {
@@ -121,9 +122,9 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Permitted) -> Answer {
     if form.representation == Representation::AggregatedDiscovery {
         let served = served_in(server, request, "")?;
         let body = viewed(request, &served, discovery::aggregated_core(&served));
-        return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
+        return Ok(tagged(request, &body, form.content_type()));
     }
-    Ok(reply::document(200, &discovery::core_versions(address(server)), form))
+    Ok(reply::discovery(&discovery::core_versions(address(server)), form))
 }
 
 /// Answers `/apis`
@@ -134,11 +135,11 @@ pub(crate) fn groups(server: &ApiServer, request: &Permitted) -> Answer {
     if form.representation == Representation::AggregatedDiscovery {
         let mut body = viewed(request, &served, discovery::aggregated_groups(&served));
         aggregation::add_to_aggregated(server, &mut body, &extensions);
-        return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
+        return Ok(tagged(request, &body, form.content_type()));
     }
     let mut body = discovery::groups(&served, address(server));
     aggregation::add_to_groups(&mut body, &extensions);
-    Ok(reply::document(200, &body, form))
+    Ok(reply::discovery(&body, form))
 }
 
 /// Answers `/apis/<group>`
@@ -147,7 +148,7 @@ pub(crate) fn group(server: &ApiServer, request: &Permitted, group: &str) -> Ans
     let own = discovery::group(&served_in(server, request, group)?, group);
     let body = aggregation::with_group(own, group, &aggregation::services(server, request));
     let body = body.ok_or(Refusal::NotServed)?;
-    Ok(reply::document(200, &body, form))
+    Ok(reply::discovery(&body, form))
 }
 
 /// Answers `/api/v1`, `/apis/<group>/<version>`
@@ -155,7 +156,7 @@ pub(crate) fn group_version(server: &ApiServer, request: &Permitted, group: &str
     let form = accept(request, Supported::Document)?;
     let served = served_in(server, request, group)?;
     let body = discovery::resources(&served, group, version).ok_or(Refusal::NotServed)?;
-    Ok(reply::document(200, &viewed(request, &served, body), form))
+    Ok(reply::discovery(&viewed(request, &served, body), form))
 }
 
 /// Answers `/thirdparty`, `/thirdparty/<group>` and `/thirdparty/<group>/<version>`
@@ -172,7 +173,7 @@ pub(crate) fn third_party(
     };
     let is_on = server.third_party_resources && request.authorized.scope().view.is_none();
     let body = is_on.then(|| third_party::document(&served, group, version)).flatten();
-    Ok(reply::document(200, &body.ok_or(Refusal::NotServed)?, form))
+    Ok(reply::discovery(&body.ok_or(Refusal::NotServed)?, form))
 }
 
 /// Answers `/version` in a cluster.

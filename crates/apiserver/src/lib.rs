@@ -17,8 +17,10 @@ mod extensions;
 #[cfg(test)]
 mod fixtures;
 mod gzip;
+pub mod health;
 mod hosts;
 mod impersonate;
+mod measured;
 mod metered;
 mod mounts;
 mod named_identity;
@@ -43,6 +45,7 @@ mod watch_encoder;
 pub mod websocket;
 
 pub use extensions::{ExtensionServers, Extensions, Outages, Unreachable};
+pub use health::HealthReports;
 pub use hosts::HostPattern;
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};

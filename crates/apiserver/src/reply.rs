@@ -1,6 +1,7 @@
 //! Answers: refusals in the format that the client accepts, and the headers of all answers.
 
 use crate::{
+    discovery::Ordered,
     negotiate::{self, Format, Negotiated, Supported},
     protobuf,
     query::Query,
@@ -14,6 +15,7 @@ use insula_auth::audit::Record;
 use insula_catalog::Error;
 use insula_edge::guard::limits::Held;
 use insula_pipeline::Refusal;
+use serde::Serialize;
 use std::io;
 
 /// A writer that counts.
@@ -149,7 +151,16 @@ pub fn accept_header(headers: &HeaderMap) -> Option<String> {
 
 /// Answers with a JSON document in a form; 500 if it cannot be written in that form.
 pub fn document(code: u16, body: &Json, form: Negotiated) -> Response<Body> {
-    match encoded(body, form.format, form.pretty) {
+    written(code, body, body, form)
+}
+
+/// Answers with a discovery document: its JSON has the fields in the order of Kubernetes' types.
+pub fn discovery(body: &Json, form: Negotiated) -> Response<Body> {
+    written(200, body, &Ordered::document(body), form)
+}
+
+fn written(code: u16, body: &Json, json: &impl Serialize, form: Negotiated) -> Response<Body> {
+    match encoded(body, json, form.format, form.pretty) {
         Ok(encoded) => bytes(code, encoded, form.content_type()),
         Err(error) => {
             tracing::error!(error, format = ?form.format, "an answer cannot be encoded");
@@ -160,17 +171,21 @@ pub fn document(code: u16, body: &Json, form: Negotiated) -> Response<Body> {
     }
 }
 
-/// Encodes a document.
+/// Encodes a document; `json` is what is written for it in JSON.
 ///
 /// # Errors
 /// The reason for which the format cannot hold the document.
-fn encoded(body: &Json, format: Format, pretty: bool) -> Result<Vec<u8>, String> {
+fn encoded(body: &Json, json: &impl Serialize, format: Format, pretty: bool) -> Result<Vec<u8>, String> {
     match format {
-        Format::Json if pretty => {
-            let text = serde_json::to_string_pretty(body).map_err(|error| error.to_string())?;
+        Format::Json => {
+            let text = if pretty {
+                serde_json::to_string_pretty(json)
+            } else {
+                serde_json::to_string(json)
+            };
+            let text = text.map_err(|error| error.to_string())?;
             Ok((text + "\n").into_bytes())
         }
-        Format::Json => Ok((body.to_string() + "\n").into_bytes()),
         Format::Yaml => {
             let text = serde_saphyr::to_string(body).map_err(|error| error.to_string())?;
             Ok(text.into_bytes())

@@ -1,6 +1,6 @@
 //! The API server: the parts that every request shares.
 
-use crate::{extensions::Extensions, hosts::HostPattern, mounts::Forward, openapi};
+use crate::{extensions::Extensions, health::HealthReports, hosts::HostPattern, mounts::Forward, openapi};
 use insula_access::Authenticator;
 use insula_edge::guard::{fair_share, limits};
 use insula_pipeline::TenantLimits;
@@ -14,6 +14,8 @@ pub struct ApiServer {
     pub registry: Arc<Deps>,
     /// Forwards requests to the servers that workspaces are mounted from.
     pub mounts: Arc<dyn Forward>,
+    /// Reports of the server's health, for workspaces.
+    pub health: Arc<dyn HealthReports>,
     /// Extension servers of APIServices.
     pub extensions: Extensions,
     /// Hosts of workspaces, if they have some.

@@ -2,7 +2,7 @@
 //! finalizers.
 
 use crate::write::removal;
-use insula_api::{ClusterName, ResourceId, Scope, Timestamp};
+use insula_api::{ClusterName, ResourceId, Resources, Scope, Timestamp};
 use insula_catalog::{Served, Strategy};
 use insula_registry::Intent;
 use insula_store::Snapshot;
@@ -91,7 +91,7 @@ pub(crate) fn sweep(
     let mut sweep = Sweep::default();
     for content in contents {
         let scope = Scope {
-            resource: Some(content.resource.clone()),
+            resources: Resources::One(content.resource.clone()),
             cluster: Some(cluster.clone()),
             namespace: namespace.map(Into::into),
         };

@@ -37,7 +37,7 @@ mod priority;
 mod socket;
 pub mod tls;
 
-pub use answered::{Answered, RequestKind, ResourceClass};
+pub use answered::{Answered, DryRun, RequestKind, RequestScope, RequestedResource, ResourceClass};
 pub use arrival::{Afterwards, Arrival, Upgrade};
 pub use body::{ObservedBody, Observer};
 pub use connection_limits::ConnectionLimits;

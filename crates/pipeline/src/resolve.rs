@@ -129,13 +129,7 @@ fn resolve(
                 view_scope: ViewScope::Within,
             })
         }
-        (None, None) => everywhere(registry, request, (path, plural), (identity, is_metadata_alone)).map(|served| {
-            ResolvedResource {
-                cluster: ClusterName::root(),
-                served,
-                view_scope: AllClusters::everywhere(LabelSelector::default()),
-            }
-        }),
+        (None, None) => everywhere(registry, request, (path, plural), (identity, is_metadata_alone)),
         (Some(view), _) => {
             let resolution = Resolution {
                 verb,
@@ -164,21 +158,29 @@ fn unknown(path: &ObjectPath) -> Refusal {
     }
 }
 
-/// Returns the API of a request to all clusters: a built-in, an API by its exporter's identity, or,
-/// for metadata alone, any API of that name.
+/// Returns the resource of a request to all clusters: a built-in, that of an exporter's identity,
+/// or, for metadata alone, all of that name.
 fn everywhere(
     registry: &Deps,
     request: &Authorized,
     (path, plural): (&ObjectPath, &str),
     (identity, is_metadata_alone): (Option<&str>, &dyn Fn() -> bool),
-) -> Option<Served> {
+) -> Option<ResolvedResource> {
     let (catalog, snapshot) = (&registry.catalog, &request.scope().snapshot);
     let group = path.group.as_str();
-    if let Some(served) = catalog.system().get(group, plural) {
-        return Some(served.clone());
-    }
-    (identity.is_some() || is_metadata_alone())
-        .then(|| catalog.routed_anywhere(snapshot, (group, &path.version, plural), identity))?
+    let routed = || catalog.routed_anywhere(snapshot, (group, &path.version, plural), identity);
+    let of_one = || AllClusters::everywhere(LabelSelector::default());
+    let (served, view_scope) = match (catalog.system().get(group, plural), identity) {
+        (Some(served), _) => (served.clone(), of_one()),
+        (None, Some(_)) => (routed()?, of_one()),
+        (None, None) if is_metadata_alone() => (routed()?, AllClusters::of_all_exporters()),
+        (None, None) => return None,
+    };
+    Some(ResolvedResource {
+        cluster: ClusterName::root(),
+        served,
+        view_scope,
+    })
 }
 
 /// The refusal of a verb across clusters, in kcp's words. Virtual workspaces answer a GET as one of

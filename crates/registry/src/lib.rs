@@ -4,7 +4,7 @@
 //! version, `insula_admission` checks it, and the store commits it under guards for everything that
 //! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate.
 
-mod built_in_roles;
+mod built_in_rbac;
 pub mod calls;
 mod client;
 mod context;

@@ -58,7 +58,7 @@ pub(crate) async fn answer(health: &Health, probe: Probe<'_>) -> Response {
         let after = [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())];
         return (after, refusal).into_response();
     };
-    let snapshot = match health.store_check.store.snapshot(Revision(0)).await {
+    let snapshot = match health.checks.store.snapshot(Revision(0)).await {
         Ok(snapshot) => snapshot,
         Err(error) => {
             let refusal = Refusal {

@@ -26,7 +26,7 @@ use crate::{
     config::{self, Config, StoreChoice},
     edge::Edge,
     grpc::{Calls, MessageBytes},
-    health::{Health, StoreCheck},
+    health::{Checks, Health},
     host::ServerHost,
     housekeeping,
     identity::{self, FrontProxies},
@@ -128,17 +128,17 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
 
     let (closing, closed) = tokio::sync::watch::channel(false);
     let served = (Arc::clone(&registry), Arc::clone(&authenticator));
-    let server = Arc::new(api_server(&config, served, (mounts, front_proxies), &runtimes, closed));
-    let (watched, counted, controllers) = (Arc::clone(&store), Arc::clone(&metrics), reconcilers(&server, &metrics));
+    let checks = Checks::new(&store, &config.store, &lifecycle, certificates);
+    let outside = (mounts, front_proxies, Arc::clone(&checks));
+    let server = Arc::new(api_server(&config, served, outside, &runtimes, closed));
+    let (watched, counted, controllers) = (store, Arc::clone(&metrics), reconcilers(&server, &metrics));
     let health = Health {
-        store_check: Arc::new(StoreCheck::new(store, &config.store)),
-        lifecycle: lifecycle.clone(),
+        checks,
         metrics: Arc::clone(&metrics),
         authenticator: Arc::clone(&authenticator),
         clock: env.clock.clone(),
         api: Arc::clone(&server),
         backups: backup::permits(),
-        certificates,
     };
     let host = ServerHost::new(&config, &health, log);
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host, lifecycle.clone());
@@ -192,7 +192,7 @@ fn with_marks(tokens: StaticTokens, config: &Config) -> Result<StaticTokens, Sta
 fn api_server(
     config: &Config,
     (registry, authenticator): (Arc<Deps>, Arc<Authenticator>),
-    (mounts, front_proxies): (Arc<dyn insula_apiserver::Forward>, Arc<FrontProxies>),
+    (mounts, front_proxies, health): (Arc<dyn insula_apiserver::Forward>, Arc<FrontProxies>, Arc<Checks>),
     runtimes: &PriorityRuntimes,
     closing: tokio::sync::watch::Receiver<bool>,
 ) -> ApiServer {
@@ -201,6 +201,7 @@ fn api_server(
         limits: Limits::new(limits(&config.limits), &registry.clock),
         registry,
         mounts,
+        health,
         extensions: Extensions::new(
             Arc::new(extensions),
             config.webhooks.proxied_requests_per_workspace,

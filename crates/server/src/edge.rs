@@ -24,7 +24,7 @@ use insula_api::Rng;
 use insula_apiserver::ApiServer;
 use insula_auth::audit::Log;
 use insula_console::{Console, Route};
-use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass, UnreadBody, is_call, listen::Answer};
+use insula_edge::port::{Answered, Arrival, UnreadBody, is_call, listen::Answer};
 use tracing::Instrument;
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     authority,
     grpc::{self, Calls},
     health::{self, Health},
-    metrics::{Class, Effect, Metrics},
+    metrics::{Effect, Measured, Metrics},
     trace::Trace,
 };
 
@@ -101,7 +101,8 @@ impl Edge {
         if let Some(refusal) = authority::refuse(&request, &arrival.record) {
             return refusal.into();
         }
-        let (started, only_head) = (Instant::now(), *request.method() == Method::HEAD);
+        let (started, method) = (Instant::now(), request.method().clone());
+        let check = health::check(request.uri().path());
         let protocol = Protocol::from_request(&request, &self.calls);
         let mut answered = match (given, protocol) {
             (Some((response, refused)), _) => {
@@ -113,12 +114,16 @@ impl Edge {
             (None, Protocol::Health) => health::answer(&self.health, &arrival, request).await.into(),
             (None, protocol) => self.in_flight(protocol, request, arrival).await,
         };
-        if only_head {
+        if method == Method::HEAD {
             answered.response = without_body(answered.response);
         }
         let Answered { response, kind, .. } = &answered;
-        self.metrics
-            .request(kind.verb, class(*kind), code(response), started.elapsed());
+        let request = Measured {
+            kind,
+            method: &method,
+            check,
+        };
+        self.metrics.request(request, code(response), started.elapsed());
         answered
     }
 
@@ -191,15 +196,4 @@ fn without_body(mut response: Response) -> Response {
         response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
     }
     response.map(|_| Body::empty())
-}
-
-fn class(kind: RequestKind) -> Class {
-    match kind.class {
-        ResourceClass::NonResource => Class::NonResource,
-        ResourceClass::System => Class::System,
-        ResourceClass::Bound => Class::Bound,
-        ResourceClass::Local => Class::Local,
-        ResourceClass::Aggregated => Class::Aggregated,
-        ResourceClass::Call | ResourceClass::UnknownCall => Class::Call,
-    }
 }

@@ -130,10 +130,12 @@ impl Calls {
             Some(method) => RequestKind {
                 verb: method.verb,
                 class: ResourceClass::Call,
+                resource: None,
             },
             None => RequestKind {
                 verb: None,
                 class: ResourceClass::UnknownCall,
+                resource: None,
             },
         };
         Answered {

@@ -4,10 +4,9 @@
 //! are for administrators. Metrics are for administrators, and for users whom roles in `root` allow
 //! to read them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod checks;
+
+use std::sync::Arc;
 
 use axum::{
     body::{Body, HttpBody},
@@ -23,28 +22,24 @@ use insula_access::{AccountLookup, Authenticator, Unauthenticated};
 use insula_api::{Clock, ClusterName};
 use insula_apiserver::{ApiServer, NotActing, proxied_user};
 use insula_auth::{Attributes, ClusterFacts, Permit};
-use insula_edge::port::{Arrival, Lifecycle};
-use insula_store::Store;
+use insula_edge::port::Arrival;
 use serde_json::json;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::{
     VERSION, backup,
-    certificates::Alarm,
-    config::StoreChoice,
     metrics::{Metrics, format::Format},
 };
 
-const METRICS: &str = "/metrics";
+pub(crate) use checks::Checks;
+use checks::Reasons;
 
-/// Time for which the result of a probe of the store is reused.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const METRICS: &str = "/metrics";
 
 /// State of the endpoints.
 #[derive(Clone)]
 pub(crate) struct Health {
-    pub(crate) store_check: Arc<StoreCheck>,
-    pub(crate) lifecycle: Lifecycle,
+    pub(crate) checks: Arc<Checks>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -52,65 +47,18 @@ pub(crate) struct Health {
     pub(crate) api: Arc<ApiServer>,
     /// Permits of backups.
     pub(crate) backups: Arc<Semaphore>,
-    /// The last failed reload of certificates.
-    pub(crate) certificates: Arc<Alarm>,
-}
-
-impl Health {
-    /// Runs the checks of `/readyz`.
-    pub(crate) async fn checks(&self) -> Vec<(&'static str, Result<(), String>)> {
-        let serving = match self.lifecycle.is_ready() {
-            true => Ok(()),
-            false => Err("starting, or shutting down".to_owned()),
-        };
-        let store = (self.store_check.name, self.store_check.ready().await);
-        vec![("ping", Ok(())), ("serving", serving), store]
-    }
-}
-
-/// Health check of the store. On etcd it has the name of Kubernetes' check, `etcd`.
-pub(crate) struct StoreCheck {
-    name: &'static str,
-    pub(crate) store: Arc<dyn Store>,
-    /// The latest probe and its time. Locked while a probe runs, so that concurrent requests share
-    /// it.
-    probed: Mutex<Option<(Instant, Result<(), String>)>>,
-}
-
-impl StoreCheck {
-    pub(crate) fn new(store: Arc<dyn Store>, choice: &StoreChoice) -> Self {
-        let name = match choice {
-            StoreChoice::Etcd(_) => "etcd",
-            StoreChoice::Embedded | StoreChoice::Memory => "store",
-        };
-        Self {
-            name,
-            store,
-            probed: Mutex::default(),
-        }
-    }
-
-    /// Probes the store, at most once in [`PROBE_INTERVAL`]: health is open to everybody.
-    async fn ready(&self) -> Result<(), String> {
-        let mut probed = self.probed.lock().await;
-        if let Some((at, outcome)) = &*probed
-            && at.elapsed() < PROBE_INTERVAL
-        {
-            return outcome.clone();
-        }
-        let outcome = self.store.ready().await;
-        *probed = Some((Instant::now(), outcome.clone()));
-        outcome
-    }
 }
 
 /// Returns true for the path of an endpoint.
 pub(crate) fn serves(path: &str) -> bool {
-    let is_check = |(report, _): (&str, &str)| matches!(report, "/livez" | "/healthz" | "/readyz");
-    matches!(
-        path,
-        "/livez" | "/healthz" | "/readyz" | "/version" | METRICS | backup::PATH
-    ) || path.rsplit_once('/').is_some_and(is_check)
+    matches!(path, "/version" | METRICS | backup::PATH) || insula_apiserver::health::serves(path)
+}
+
+/// Returns the health endpoint at a path, for metrics; the empty text for other paths. One check
+/// has no series of its own, as in Kubernetes.
+pub(crate) fn check(path: &str) -> &'static str {
+    let known = ["/livez", "/healthz", "/readyz"];
+    known.into_iter().find(|known| *known == path).unwrap_or_default()
 }
 
 /// A request for an endpoint.
@@ -132,8 +80,7 @@ pub(crate) async fn answer(health: &Health, arrival: &Arrival, request: Request)
         ("/version", _) => version(health, probe).await,
         (METRICS, _) => text(health, probe).await,
         (backup::PATH, _) => backup::answer(health, probe).await,
-        (path, _) if path.starts_with("/livez") => live(health, probe).await,
-        _ => ready(health, probe).await,
+        _ => report(health, probe).await,
     };
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
@@ -141,87 +88,25 @@ pub(crate) async fn answer(health: &Health, arrival: &Arrival, request: Request)
     response
 }
 
-/// Answers `/livez`. The server is alive while it drains and while etcd is unreachable: a restart
-/// would not help. It is not alive when the store can never write again: a restart reads the state
-/// from the disk or from etcd.
-async fn live(health: &Health, probe: Probe<'_>) -> Response {
-    let checks = [
-        ("ping", Ok(())),
-        (health.store_check.name, health.store_check.store.health()),
-    ];
-    report(health, probe, &checks).await
-}
-
-async fn ready(health: &Health, probe: Probe<'_>) -> Response {
-    let checks = health.checks().await;
-    report(health, probe, &checks).await
-}
-
-/// The outcome of one check.
-type Check<'a> = (&'a str, Result<(), String>);
-
-/// Answers `/readyz/<check>` as Kubernetes does: with one check, to those who may read the path.
-async fn one_check(health: &Health, probe: Probe<'_>, checks: &[Check<'_>], name: &str) -> Response {
-    if let Err(refusal) = permit(health, probe, probe.head.uri.path()).await {
+/// Answers a health check: everybody may read the three reports, one check those who may read its
+/// path. Reasons are for administrators only.
+async fn report(health: &Health, probe: Probe<'_>) -> Response {
+    let uri = &probe.head.uri;
+    let (name, check) = checks::parts(uri.path());
+    if check.is_some()
+        && let Err(refusal) = permit(health, probe, uri.path()).await
+    {
         return refusal.into_response();
     }
-    match checks.iter().find(|(check, _)| *check == name) {
-        Some((_, Ok(()))) => plain(StatusCode::OK, "ok".to_owned()),
-        Some((_, Err(reason))) => {
-            let text = format!("internal server error: {reason}\n");
-            plain(StatusCode::INTERNAL_SERVER_ERROR, text)
-        }
-        None => plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
-    }
-}
-
-/// Writes the report in the format of Kubernetes. Reasons are for administrators only.
-async fn report(health: &Health, probe: Probe<'_>, checks: &[Check<'_>]) -> Response {
-    let uri = &probe.head.uri;
-    let path = uri.path().trim_start_matches('/');
-    if let Some((_, name)) = path.split_once('/') {
-        return one_check(health, probe, checks, name).await;
-    }
-    let parts = || uri.query().into_iter().flat_map(|query| query.split('&'));
-    let excluded: Vec<&str> = parts().filter_map(|part| part.strip_prefix("exclude=")).collect();
-    let failed = checks
-        .iter()
-        .any(|(name, check)| check.is_err() && !excluded.contains(name));
-    let verbose = parts().any(|part| part.starts_with("verbose"));
-    let code = if failed {
-        StatusCode::SERVICE_UNAVAILABLE
-    } else {
-        StatusCode::OK
-    };
-    // An alarm is no failure. With a full disk reads and deletions work, and clients that free
-    // space must get through; with a refused certificate the previous one is in use.
-    let alarms = [
-        ("disk", health.store_check.store.alarm()),
-        ("certificate", health.certificates.get()),
-    ];
-    if !failed && !verbose {
-        return plain(code, "ok".to_owned());
-    }
+    let report = health.checks.report(name, check, uri.query()).await;
     // The path below `/readyz` is not open to everybody, and guards the reasons.
-    let is_admin = permit(health, probe, &format!("{}/reasons", uri.path())).await.is_ok();
-    let mut text = String::new();
-    for (check, result) in checks {
-        match result {
-            _ if excluded.contains(check) => text += &format!("[+]{check} excluded: ok\n"),
-            Ok(()) => text += &format!("[+]{check} ok\n"),
-            Err(reason) if is_admin => text += &format!("[-]{check} failed: {reason}\n"),
-            Err(_) => text += &format!("[-]{check} failed: reason withheld\n"),
-        }
-    }
-    for (name, alarm) in alarms {
-        match alarm {
-            None => {}
-            Some(alarm) if is_admin => text += &format!("[!]{name} alarm: {alarm}\n"),
-            Some(_) => text += &format!("[!]{name} alarm: reason withheld\n"),
-        }
-    }
-    text += &format!("{path} check {}\n", if failed { "failed" } else { "passed" });
-    plain(code, text)
+    let shows_reasons = report.has_reasons()
+        && (check.is_some() || permit(health, probe, &format!("{}/reasons", uri.path())).await.is_ok());
+    report.into_response(if shows_reasons {
+        Reasons::Shown
+    } else {
+        Reasons::Withheld
+    })
 }
 
 async fn version(health: &Health, probe: Probe<'_>) -> Response {
@@ -314,7 +199,7 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
     let root = ClusterName::root();
     let facts = ClusterFacts {
         entered: true,
-        ..insula_access::facts(&health.store_check.store.latest(), &root)
+        ..insula_access::facts(&health.checks.store.latest(), &root)
     };
     let asked = Attributes {
         cluster: Some(root),
@@ -345,12 +230,4 @@ impl IntoResponse for Refusal {
 
 fn axum_json(code: StatusCode, value: &serde_json::Value) -> Response {
     (code, [(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
-}
-
-fn plain(code: StatusCode, text: String) -> Response {
-    let headers = [
-        (CONTENT_TYPE.as_str(), "text/plain; charset=utf-8"),
-        ("x-content-type-options", "nosniff"),
-    ];
-    (code, headers, text).into_response()
 }

@@ -92,7 +92,7 @@ impl Host for ServerHost {
     }
 
     fn checks(&self) -> insula_store::BoxFuture<'_, Vec<(&'static str, Result<(), String>)>> {
-        Box::pin(self.health.checks())
+        Box::pin(self.health.checks.ready())
     }
 
     fn config(&self) -> Json {

@@ -3,9 +3,11 @@
 //!
 //! Label sets are closed: every label is an enum, so that no tenant, name or path can create a new
 //! series. A server with a hundred thousand workspaces has as many series as one with three. Labels
-//! of providers (use of exported versions, rollouts, conversions) have a limit on their series.
+//! that are names (of exported versions, rollouts, conversions, and of resources in [`kubernetes`])
+//! have a limit on their series.
 
 pub(crate) mod format;
+mod kubernetes;
 mod labels;
 pub(crate) mod otlp;
 mod process;
@@ -16,8 +18,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use insula_api::{Timestamp, Verb};
-use insula_edge::port::{ClosedFor, PortMetrics};
+use insula_api::Timestamp;
+use insula_edge::port::{ClosedFor, PortMetrics, RequestKind};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
@@ -38,6 +40,8 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    /// The same requests by resource, under the names of Kubernetes.
+    by_resource: Arc<kubernetes::Requests>,
     in_flight: Family<EffectLabels, Gauge>,
     connections: Gauge<i64, AtomicI64>,
     connections_closed: Family<ClosedLabels, Counter>,
@@ -68,6 +72,17 @@ impl Exports {
     }
 }
 
+/// A request as metrics label it.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured<'a> {
+    /// Verb, class and resource.
+    pub kind: &'a RequestKind,
+    /// HTTP method.
+    pub method: &'a http::Method,
+    /// Path of a health check, or the empty text.
+    pub check: &'static str,
+}
+
 /// Guard of a gauge: counts one until it is dropped.
 #[must_use = "counts until it is dropped"]
 pub struct GaugeGuard(Gauge<i64, AtomicI64>);
@@ -91,6 +106,7 @@ impl Metrics {
             requests: Family::default(),
             // From a read in memory to the slowest allowed answer: 0.1 ms to 52 s.
             request_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_1, 20))),
+            by_resource: Arc::default(),
             in_flight: Family::default(),
             connections: Gauge::default(),
             connections_closed: Family::default(),
@@ -142,6 +158,12 @@ impl Metrics {
         self.registry.register_collector(Box::new(process));
         self.registry
             .register_collector(Box::new(Queues(Arc::clone(&self.sources))));
+        self.registry.register_collector(Box::new(kubernetes::Kubernetes {
+            requests: Arc::clone(&self.by_resource),
+            in_flight: self.in_flight.clone(),
+            handshake_failures: self.handshake_failures.clone(),
+            sources: Arc::clone(&self.sources),
+        }));
         let registry = self.registry.sub_registry_with_prefix("insula");
         registry.register(
             "build",
@@ -196,12 +218,14 @@ impl Metrics {
     }
 
     /// Counts an answered request.
-    pub fn request(&self, verb: Option<Verb>, class: Class, code: http::StatusCode, took: Duration) {
+    pub fn request(&self, request: Measured<'_>, code: http::StatusCode, took: Duration) {
+        let class = Class::from(request.kind.class);
         let labels = RequestLabels {
-            verb: VerbLabel(verb),
+            verb: VerbLabel(request.kind.verb),
             class,
             code: code.into(),
         };
+        self.by_resource.count(&request, class, code, took);
         self.requests.get_or_create(&labels).inc();
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -298,15 +322,31 @@ fn buckets(first: f64, count: u16) -> impl Iterator<Item = f64> {
 
 #[cfg(test)]
 mod tests {
+    use insula_api::Verb;
+    use insula_edge::port::ResourceClass;
+
     use super::*;
 
     #[test]
     fn text_has_closed_labels_and_gauges_that_come_back() {
         let metrics = Metrics::new("1.2.3");
         let took = Duration::from_millis(3);
-        metrics.request(Some(Verb::List), Class::Bound, http::StatusCode::OK, took);
-        metrics.request(Some(Verb::List), Class::Bound, http::StatusCode::CREATED, took);
-        metrics.request(Some(Verb::Get), Class::System, http::StatusCode::GONE, took);
+        let request = |verb: Verb, class: ResourceClass, code: http::StatusCode| {
+            let kind = RequestKind {
+                verb: Some(verb),
+                class,
+                resource: None,
+            };
+            let request = Measured {
+                kind: &kind,
+                method: &http::Method::GET,
+                check: "",
+            };
+            metrics.request(request, code, took);
+        };
+        request(Verb::List, ResourceClass::Bound, http::StatusCode::OK);
+        request(Verb::List, ResourceClass::Bound, http::StatusCode::CREATED);
+        request(Verb::Get, ResourceClass::System, http::StatusCode::GONE);
         metrics.commit(CommitOutcome::Committed, took);
         metrics.called(Purpose::Issuer, CallOutcome::Failed, took);
         metrics.exported.count(Signal::Spans, ExportOutcome::Dropped, 7);

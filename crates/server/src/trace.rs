@@ -85,14 +85,14 @@ impl Trace {
         });
         match (self.is_recorded, self.is_call) {
             (false, _) => {}
-            (true, false) => self.record_http(response, *kind),
-            (true, true) => self.record_call(response, *kind),
+            (true, false) => self.record_http(response, kind),
+            (true, true) => self.record_call(response, kind),
         }
         response.headers_mut().insert(REQUEST_ID, self.header);
     }
 
     /// Names the span by OpenTelemetry's conventions for servers of HTTP.
-    fn record_http(&self, response: &Response, kind: RequestKind) {
+    fn record_http(&self, response: &Response, kind: &RequestKind) {
         let span = Recorded(&self.traced);
         let method = match self.method.as_str() {
             known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" | "CONNECT" | "TRACE") => known,
@@ -114,7 +114,7 @@ impl Trace {
 
     /// Names the span by OpenTelemetry's conventions for servers of gRPC. Its status comes with the
     /// end of the answer.
-    fn record_call(&self, response: &mut Response, kind: RequestKind) {
+    fn record_call(&self, response: &mut Response, kind: &RequestKind) {
         let span = Recorded(&self.traced);
         let is_known = kind.class == ResourceClass::Call;
         let named = self.path.trim_start_matches('/').rsplit_once('/').filter(|_| is_known);

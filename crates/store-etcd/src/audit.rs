@@ -129,11 +129,7 @@ impl Mirror {
 
 /// Counts the objects of a snapshot, and lets others run meanwhile.
 async fn counted(snapshot: &Snapshot) -> usize {
-    let everything = Scope {
-        resource: None,
-        cluster: None,
-        namespace: None,
-    };
+    let everything = Scope::everything();
     let (mut count, mut last) = (0, None);
     loop {
         let some = snapshot.range(&everything, last.as_ref(), STRIDE);

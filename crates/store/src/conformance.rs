@@ -55,6 +55,7 @@ cases![
     watches::watch_tells_old_and_new,
     watches::watch_waits_and_can_be_cancelled,
     watches::watch_keeps_to_its_scope,
+    watches::a_name_is_that_of_all_exporters,
     watches::compacted_watch_is_gone,
     watches::slow_watch_is_gone,
     watches::idle_watch_survives_compaction,

@@ -26,8 +26,9 @@ impl Counts {
 
     /// Keeps the number of a scope from now on.
     pub(crate) fn keep(&mut self, scope: &Scope, count: usize) {
-        // No request lists all objects of all resources.
-        if scope.resource.is_some() {
+        // No request lists all objects of all resources, and few those of all exporters: `moved`
+        // knows the prefixes of one resource alone.
+        if scope.resources.one().is_some() {
             self.0.insert(scope.prefix(), count);
         }
     }

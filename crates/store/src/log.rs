@@ -1,6 +1,6 @@
 //! The log of changes since the last compaction, with the cursors that wait for more.
 
-use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Resources, Revision, Scope};
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
@@ -254,7 +254,7 @@ impl Log {
     }
 
     pub(crate) fn subscribe(&mut self, scope: &Scope) -> Arc<Notify> {
-        let ring = match &scope.resource {
+        let ring = match scope.resources.one() {
             None => &mut self.everything,
             Some(resource) => {
                 let log = self.resources.entry(resource.clone()).or_default();
@@ -269,7 +269,7 @@ impl Log {
     }
 
     pub(crate) fn unsubscribe(&mut self, scope: &Scope, floor: Revision) {
-        let Some(resource) = &scope.resource else {
+        let Some(resource) = scope.resources.one() else {
             self.everything.cursors = self.everything.cursors.saturating_sub(1);
             return;
         };
@@ -332,7 +332,7 @@ impl Log {
     }
 
     pub(crate) fn ring(&self, scope: &Scope) -> Option<&Ring> {
-        let Some(resource) = &scope.resource else {
+        let Some(resource) = scope.resources.one() else {
             return Some(&self.everything);
         };
         let log = self.resources.get(resource)?;
@@ -344,12 +344,17 @@ impl Log {
 }
 
 /// Returns true if a key of the ring is in the scope. A ring is at most as narrow as a cluster, so
-/// that the namespace is checked here.
+/// that the namespace is checked here; and as wide as the resources of all exporters or wider.
 pub(crate) fn in_scope(scope: &Scope, key: &ObjectKey) -> bool {
-    scope
+    let is_named = match &scope.resources {
+        Resources::All | Resources::One(_) => true,
+        Resources::Named { .. } => scope.resources.contains(&key.resource),
+    };
+    let namespace = scope
         .namespace
         .as_ref()
-        .is_none_or(|namespace| *namespace == key.namespace)
+        .is_none_or(|namespace| *namespace == key.namespace);
+    is_named && namespace
 }
 
 #[cfg(test)]

@@ -111,6 +111,12 @@ impl Snapshot {
         self.0.mvcc.read(|state| state.usages.largest(count))
     }
 
+    /// Returns the resources with the most objects at the latest revision, up to `count`, in their
+    /// order. Exporters of the same resource are counted together. Looks at all of them.
+    pub fn largest_resources(&self, count: usize) -> Vec<(ResourceId, usize)> {
+        self.0.mvcc.read(|state| state.usages.largest_resources(count))
+    }
+
     /// Notes a read of a scope whose history was cut. Nothing after the revision of a pinned
     /// snapshot is cut, so that the latest ones pay one comparison.
     fn note_read(&self, state: &State, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) {
@@ -187,7 +193,7 @@ impl Snapshot {
         let mut size = 64;
         while !walk.done {
             self.0.mvcc.read(|state| {
-                self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
+                self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, size, |_, slot| {
                     if wanted(&slot.key) {
                         chunk.extend(slot.at_revision(self.0.revision));
@@ -281,7 +287,7 @@ impl Snapshot {
         let (mut walk, mut count) = (Walk::new(scope, after), 0);
         while !walk.done {
             self.0.mvcc.read(|state| {
-                self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
+                self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, CHUNK_ENTRIES, |_, slot| {
                     count += usize::from(slot.exists_at(self.0.revision))
                 });

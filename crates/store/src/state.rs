@@ -317,7 +317,7 @@ impl State {
     /// Checks that a scope can be read and watched from a revision that can be requested: that its
     /// history was not cut after it.
     pub(crate) fn check_scope(&self, scope: &Scope, revision: Revision) -> Result<(), Gone> {
-        let lost = self.log.lost(scope.resource.as_ref(), scope.cluster.as_ref());
+        let lost = self.log.lost(scope.resources.one(), scope.cluster.as_ref());
         if lost <= revision {
             return Ok(());
         }

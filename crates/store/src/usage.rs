@@ -1,4 +1,5 @@
-//! Storage by cluster and by payer: the objects of each and their bytes, counted with every write.
+//! Storage by cluster and by payer: the objects of each and their bytes, counted with every write;
+//! and the number of objects of each resource.
 //!
 //! By example: ann pays for clusters a and b. put(a, 10) put(b, 5) put(c, 7) → a: 10, b: 5, c: 7,
 //! ann: 15. delete(b) → ann: 10. c has no payer and counts for itself alone.
@@ -63,6 +64,8 @@ pub(crate) struct Usages {
     all: Usage,
     clusters: HashMap<ClusterName, Paid>,
     payers: HashMap<Arc<str>, Usage>,
+    /// Numbers of objects.
+    resources: HashMap<ResourceId, usize>,
 }
 
 #[derive(Default)]
@@ -101,6 +104,7 @@ impl Usages {
 
     /// Counts the replacement of an object by another one.
     pub(crate) fn replaced(&mut self, key: &ObjectKey, old: Option<&Object>, new: Option<&Object>) {
+        self.count_resource(&key.resource, old.is_some(), new.is_some());
         let cluster = &key.cluster;
         if !self.clusters.contains_key(cluster) {
             self.clusters.insert(cluster.clone(), Paid::default());
@@ -120,6 +124,24 @@ impl Usages {
         if empty {
             self.set_payer(cluster, None);
             self.clusters.remove(cluster);
+        }
+    }
+
+    fn count_resource(&mut self, resource: &ResourceId, was_there: bool, is_there: bool) {
+        match (was_there, is_there) {
+            (false, true) => match self.resources.get_mut(resource) {
+                Some(count) => *count += 1,
+                None => drop(self.resources.insert(resource.clone(), 1)),
+            },
+            (true, false) => {
+                if let Some(count) = self.resources.get_mut(resource) {
+                    *count = count.saturating_sub(1);
+                    if *count == 0 {
+                        self.resources.remove(resource);
+                    }
+                }
+            }
+            (true, true) | (false, false) => {}
         }
     }
 
@@ -168,6 +190,27 @@ impl Usages {
         }
     }
 
+    /// Returns the `count` resources with the most objects, in their order. Exporters of the same
+    /// resource are counted together. Looks at all of them.
+    pub(crate) fn largest_resources(&self, count: usize) -> Vec<(ResourceId, usize)> {
+        let mut named: HashMap<(&str, &str), (&ResourceId, usize)> = HashMap::new();
+        for (id, objects) in &self.resources {
+            named.entry((&id.group, &id.resource)).or_insert((id, 0)).1 += objects;
+        }
+        let mut largest: Vec<((&str, &str), (&ResourceId, usize))> = named.into_iter().collect();
+        largest.sort_unstable_by_key(|(name, (_, objects))| (Reverse(*objects), *name));
+        largest.truncate(count);
+        largest.sort_unstable_by_key(|(name, _)| *name);
+        let without_exporter = |id: &ResourceId| ResourceId {
+            identity: Arc::default(),
+            ..id.clone()
+        };
+        largest
+            .into_iter()
+            .map(|(_, (id, objects))| (without_exporter(id), objects))
+            .collect()
+    }
+
     /// Returns the `count` largest clusters and payers. Looks at all of them.
     pub(crate) fn largest(&self, count: usize) -> Largest {
         let clusters = self.clusters.iter().map(|(cluster, paid)| (cluster, paid.usage));
@@ -188,4 +231,46 @@ fn top<'a, T: Clone + Ord + 'a>(all: impl Iterator<Item = (&'a T, Usage)>, count
     }
     all.sort_unstable_by_key(order);
     all.into_iter().map(|(name, usage)| (name.clone(), usage)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_counted_by_name() {
+        let value = serde_json::json!({"apiVersion": "example.io/v1", "kind": "A", "metadata": {"name": "a"}});
+        let object = Object::new(&value, None).unwrap();
+        let key = |resource: &str, identity: &str, name: &str| ObjectKey {
+            resource: ResourceId {
+                identity: identity.into(),
+                ..ResourceId::local("example.io", resource)
+            },
+            cluster: ClusterName::root(),
+            namespace: Arc::default(),
+            name: name.into(),
+        };
+        let mut usages = Usages::default();
+        for (resource, identity, name) in [
+            ("b", "x", "1"),
+            ("b", "y", "1"),
+            ("b", "y", "2"),
+            ("a", "", "1"),
+            ("c", "", "1"),
+        ] {
+            usages.replaced(&key(resource, identity, name), None, Some(&object));
+        }
+        // An update is no other object.
+        usages.replaced(&key("c", "", "1"), Some(&object), Some(&object));
+        let counts = |usages: &Usages, count| -> Vec<(String, usize)> {
+            let largest = usages.largest_resources(count).into_iter();
+            largest.map(|(id, objects)| (id.qualified(), objects)).collect()
+        };
+        let named = |name: &str| format!("{name}.example.io");
+        assert_eq!(counts(&usages, 2), [(named("a"), 1), (named("b"), 3)]);
+        usages.replaced(&key("a", "", "1"), Some(&object), None);
+        usages.replaced(&key("b", "x", "1"), Some(&object), None);
+        assert_eq!(counts(&usages, 9), [(named("b"), 2), (named("c"), 1)]);
+        assert_eq!(usages.resources.len(), 2);
+    }
 }

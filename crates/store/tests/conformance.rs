@@ -52,7 +52,8 @@ engines! {
     lists_are_ordered_and_paged counts_are_those_of_the_view scopes_do_not_leak compacted_views_are_gone
     held_snapshots_survive_compaction
     watch_is_ordered watch_is_unique watch_is_reliable watch_is_atomic watch_is_resumable watch_is_bookmarkable
-    watch_tells_old_and_new watch_waits_and_can_be_cancelled watch_keeps_to_its_scope compacted_watch_is_gone
+    watch_tells_old_and_new watch_waits_and_can_be_cancelled watch_keeps_to_its_scope
+    a_name_is_that_of_all_exporters compacted_watch_is_gone
     slow_watch_is_gone idle_watch_survives_compaction watch_from_the_future_is_refused
 }
 

@@ -177,6 +177,31 @@ fn each_check_has_a_path_of_its_own() {
     assert_ne!(version["gitCommit"], "", "{version}");
 }
 
+#[test]
+fn a_workspace_has_the_checks_of_its_server() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "healthy");
+    let client = server.admin().in_workspace(&path);
+    for name in ["healthz", "livez", "readyz"] {
+        assert_eq!(client.get(&format!("/{name}")).text, "ok");
+        let report = client.get(&format!("/{name}?verbose"));
+        assert_eq!(report.code, 200, "{}", report.text);
+        assert_eq!(report.headers["x-content-type-options"], "nosniff");
+        for line in ["[+]ping ok", "[+]store ok", &*format!("{name} check passed")] {
+            assert!(report.text.lines().any(|got| got == line), "{line} in {}", report.text);
+        }
+    }
+    assert_eq!(client.get("/readyz/ping").text, "ok");
+    assert_eq!(client.get("/readyz/nothing").code, 404);
+    for client in [&client, &server.admin()] {
+        let text = client.get("/readyz?verbose&exclude=store&exclude=nothing").text;
+        let warning = "warn: some health checks cannot be excluded: no matches for \"nothing\"";
+        for line in ["[+]store excluded: ok", warning] {
+            assert!(text.lines().any(|got| got == line), "{line} in {text}");
+        }
+    }
+}
+
 /// No log, argument, variable or kubeconfig contains a secret of a tenant, at debug level either.
 #[test]
 fn secrets_appear_in_no_log_or_argument() {

@@ -2,6 +2,7 @@
 //! and request.
 
 mod exported;
+mod kubernetes_names;
 mod scraped;
 
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use crate::{
     lifecycle::{LifecycleController, LifecyclePhase},
     roles::RolesAt,
 };
-use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope, Verb};
+use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Resources, Scope, Verb};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{
     Catalog, Origin, Served,
@@ -45,6 +45,9 @@ pub struct ViaExport {
     pub user: Arc<UserInfo>,
     /// The request, as that policy judges it. Its cluster is replaced by each that is looked at.
     pub asked: Arc<Attributes>,
+    /// Key and value of the label that objects of a claimed API are shown with. It says what the
+    /// claim says at the moment of the request, and is on no stored object.
+    pub label: Option<Arc<(String, String)>>,
 }
 
 impl ViaExport {
@@ -104,6 +107,17 @@ pub enum By {
     Consumer(ClusterName),
 }
 
+/// Exporters whose resources of one name a reader of many clusters sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exporters {
+    /// The one that the target names.
+    #[default]
+    One,
+    /// All, and definitions of workspaces: their objects have different schemas, so that only
+    /// metadata can be shown.
+    All,
+}
+
 /// All clusters, or those that somebody may look into.
 #[derive(Debug, Default)]
 pub struct AllClusters {
@@ -113,6 +127,8 @@ pub struct AllClusters {
     pub labels: LabelSelector,
     /// Only objects that are being deleted are seen.
     pub deleting: bool,
+    /// The exporters whose resources are seen.
+    pub exporters: Exporters,
     /// Clusters that serve another generation of the API than the target. All others, which serve
     /// the same, are not listed.
     others: RwLock<BTreeMap<ClusterName, Served>>,
@@ -139,6 +155,14 @@ impl AllClusters {
     pub fn everywhere(labels: LabelSelector) -> ViewScope {
         ViewScope::AllClusters(Arc::new(AllClusters {
             labels,
+            ..AllClusters::default()
+        }))
+    }
+
+    /// All clusters, and in them the metadata of all resources with the target's name.
+    pub fn of_all_exporters() -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
+            exporters: Exporters::All,
             ..AllClusters::default()
         }))
     }
@@ -187,6 +211,44 @@ impl Target {
         matches!(self.view_scope, ViewScope::AllClusters(_))
     }
 
+    fn claim_label(&self) -> Option<&(String, String)> {
+        let through = match &self.view_scope {
+            ViewScope::ViaExport(through) => through,
+            ViewScope::AllClusters(across) => match &across.by {
+                By::Provider(through) => through,
+                By::Everybody | By::Consumer(_) => return None,
+            },
+            ViewScope::Within | ViewScope::For(_) => return None,
+        };
+        through.label.as_deref()
+    }
+
+    /// Returns an entry with the label of the claim by which it is seen; `None` where it is shown
+    /// as it is stored.
+    pub fn labelled(&self, entry: &Entry) -> Option<Entry> {
+        let (key, value) = self.claim_label()?;
+        let object = entry.object.with_label(key, value)?;
+        Some(Entry {
+            object: Arc::new(object),
+            ..entry.clone()
+        })
+    }
+
+    /// Returns a selector of objects as they are shown as one of stored objects.
+    #[must_use]
+    pub fn selecting(&self, mut shown: LabelSelector) -> LabelSelector {
+        if let Some((key, value)) = self.claim_label() {
+            shown.assume(key, value);
+        }
+        shown
+    }
+
+    /// Returns true for a target that is every resource of its name.
+    #[inline]
+    pub fn is_of_all_exporters(&self) -> bool {
+        matches!(&self.view_scope, ViewScope::AllClusters(across) if across.exporters == Exporters::All)
+    }
+
     /// The API that shows an object: what its own cluster serves.
     #[inline]
     pub fn serving(&self, key: &ObjectKey) -> Cow<'_, Served> {
@@ -221,7 +283,7 @@ impl Target {
         };
         let in_clusters = |clusters: BTreeSet<ClusterName>| {
             let scope = |cluster| Scope {
-                resource: Some(resource.clone()),
+                resources: Resources::One(resource.clone()),
                 cluster: Some(cluster),
                 namespace: self.namespace.clone(),
             };

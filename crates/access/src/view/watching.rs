@@ -5,7 +5,7 @@ use crate::{
     Target,
     view::{By, ViaExport, ViewScope},
 };
-use insula_api::{ClusterName, Object, Revision, Scope};
+use insula_api::{ClusterName, Object, Resources, Revision, Scope};
 use insula_catalog::{
     exports::{Grant, offer::Binding, schemas_of},
     ids,
@@ -56,7 +56,7 @@ impl Sighted {
             By::Consumer(consumer) => Some(consumer.clone()),
         };
         let scope = Scope {
-            resource: Some(ids::apibindings()),
+            resources: Resources::One(ids::apibindings()),
             cluster,
             namespace: None,
         };
@@ -120,7 +120,7 @@ fn claims_turned(through: &ViaExport, target: &Target, change: &Change, then: &S
     let scope = Scope {
         cluster: Some(change.key.cluster.clone()),
         namespace: target.namespace.clone(),
-        resource: Some(target.served.resource_id()),
+        resources: Resources::One(target.served.resource_id()),
     };
     let covers = |right: &Option<Grant>, object: &Object| right.as_ref().is_some_and(|right| right.covers(object));
     then.for_each(&scope, |entry| {

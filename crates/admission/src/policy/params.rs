@@ -1,7 +1,7 @@
 //! Parameters: objects that a binding passes to its policy as `params`.
 
 use super::request::Request;
-use insula_api::{ClusterName, Json, LabelSelector, ObjectKey, Scope};
+use insula_api::{ClusterName, Json, LabelSelector, ObjectKey, Resources, Scope};
 use insula_catalog::{
     Catalog, ScopeKind, Served,
     policies::spec::{ParamKind, ParamRef},
@@ -74,7 +74,7 @@ pub(crate) fn collect(
         Some(selector) => {
             let selector = LabelSelector::from_json(selector).map_err(|error| error.to_string())?;
             let scope = Scope {
-                resource: Some(key.resource),
+                resources: Resources::One(key.resource),
                 cluster: Some(key.cluster),
                 namespace: Some(key.namespace),
             };

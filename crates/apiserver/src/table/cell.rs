@@ -1,7 +1,7 @@
 //! Columns of tables, and their cells.
 
 use super::format::{age, definition, human_duration};
-use insula_api::{Json, Timestamp};
+use insula_api::{Json, Timestamp, go_shown};
 use insula_catalog::{CellValue, Column, TableColumn};
 use insula_schema::{PathBudget, PathTooCostly};
 use serde_json::{Map, json};
@@ -87,7 +87,7 @@ fn printer_value(
         ("string", Json::Null) => json!("<no value>"),
         ("string", other) => {
             pay_for_text(other, budget)?;
-            json!(other.to_string())
+            json!(go_shown(other))
         }
         ("integer", Json::Number(number)) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => json!(whole),

@@ -59,6 +59,18 @@ fn columns() -> Json {
 }
 
 #[test]
+fn numbers_in_columns_of_texts_are_those_of_go() {
+    let mut version = json!({"name": "v1", "served": true, "storage": true});
+    version["additionalPrinterColumns"] = columns();
+    let served = fixtures::served(&fixtures::widgets(json!([version])));
+    let layout = Layout::for_resource(&served, &served.api.versions[0]);
+    let spec = json!({"colour": 1_234_567.5, "list": ["<", 1e-7, 1_234_567.5]});
+    let shown = cells(&layout, &json!({"metadata": {"name": "x"}, "spec": spec}));
+    assert_eq!(shown[4], "1.2345675e+06");
+    assert_eq!(shown[6], "[\"\\u003c\",1e-7,1234567.5]");
+}
+
+#[test]
 fn columns_show_only_values_of_their_type() {
     let mut version = json!({"name": "v1", "served": true, "storage": true});
     version["additionalPrinterColumns"] = columns();

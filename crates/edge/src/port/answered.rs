@@ -26,12 +26,55 @@ impl From<Response<Body>> for Answered {
 }
 
 /// Labels of a request in metrics, known once its resource is resolved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestKind {
     /// The verb; `None` for requests that are not about objects.
     pub verb: Option<Verb>,
     /// Origin of the resource.
     pub class: ResourceClass,
+    /// The resource; `None` for requests that are about no resource that this server serves.
+    pub resource: Option<Box<RequestedResource>>,
+}
+
+/// Resource of a request, as Kubernetes' metrics name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestedResource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Plural name, without an exporter's identity.
+    pub resource: String,
+    /// A subresource that the resource has, or the empty text.
+    pub subresource: String,
+    /// The objects that the request is about.
+    pub scope: RequestScope,
+    /// True for a patch that is a configuration of server-side apply.
+    pub applies: bool,
+    /// The parameters `dryRun`.
+    pub dry_run: DryRun,
+}
+
+/// Objects that a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestScope {
+    /// One object, by its name or by its creation.
+    Resource,
+    /// The objects of a namespace.
+    Namespace,
+    /// The objects of a workspace.
+    Cluster,
+}
+
+/// The parameters `dryRun` of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DryRun {
+    /// The request has none.
+    Absent,
+    /// `All`.
+    All,
+    /// A value that does not exist.
+    Invalid,
 }
 
 /// Origin of a request's resource. A closed set: it labels metrics.

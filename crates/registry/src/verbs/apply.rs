@@ -8,7 +8,7 @@ use super::{
     update::update,
 };
 use crate::{
-    built_in_roles, calls,
+    built_in_rbac, calls,
     context::{By, Context},
     deps::Deps,
     owners,
@@ -67,7 +67,7 @@ pub async fn apply(
             })
             .await
         } else {
-            Err(built_in_roles::absent(target, name))
+            Err(built_in_rbac::absent(target, name))
         };
         match tried.as_ref().map_err(Error::bare) {
             Err(Error::AlreadyExists { .. }) if !exists => {}

@@ -9,7 +9,7 @@ use super::{
     read,
 };
 use crate::{
-    built_in_roles, calls,
+    built_in_rbac, calls,
     deps::Deps,
     ended, grace,
     metadata::{FOREGROUND, ORPHAN},
@@ -189,7 +189,7 @@ pub async fn delete_collection(
     let snapshot = deps.store.latest();
     check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
     let mut found = read::list(deps, &snapshot, target, list).await?;
-    found.entries.retain(|entry| !built_in_roles::is_one(entry));
+    found.entries.retain(|entry| !built_in_rbac::is_one(entry));
     if target.served.api.webhook.is_some() {
         let target = calls::attach(deps, target);
         prefetch(&target, found.entries.iter()).await;

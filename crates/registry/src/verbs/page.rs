@@ -38,7 +38,7 @@ pub struct Token {
     /// The list's revision.
     pub revision: Option<Revision>,
     /// `namespace/name` of the last object of the page before; across clusters
-    /// `cluster/namespace/name`.
+    /// `cluster/namespace/name`, and of all exporters `identity/cluster/namespace/name`.
     pub start: String,
     /// The number of objects that follow at that revision, if the previous page reported it.
     pub left: Option<usize>,
@@ -84,10 +84,13 @@ impl Token {
 
     /// Returns the token of the page that begins after an object.
     pub(super) fn after(last: &ObjectKey, target: &Target, revision: Revision, left: Option<usize>) -> Token {
-        let start = match target.is_across() {
-            true => format!("{}/{}/{}", last.cluster, last.namespace, last.name),
-            false => format!("{}/{}", last.namespace, last.name),
-        };
+        let mut start = format!("{}/{}", last.namespace, last.name);
+        if target.is_across() {
+            start = format!("{}/{start}", last.cluster);
+        }
+        if target.is_of_all_exporters() {
+            start = format!("{}/{start}", last.resource.identity);
+        }
         Token {
             revision: Some(revision),
             start,
@@ -98,16 +101,21 @@ impl Token {
     /// Returns the key at which a token's page starts. A namespaced list stays in its namespace for
     /// any token.
     pub(super) fn start_key(&self, target: &Target) -> Result<ObjectKey> {
+        let unknown = || Error::BadRequest("continue key is not valid: unknown form".into());
+        let (identity, start) = match target.is_of_all_exporters() {
+            true => self.start.split_once('/').ok_or_else(unknown)?,
+            false => (&*target.served.identity, self.start.as_str()),
+        };
         let (cluster, start) = match target.is_across() {
             true => {
-                let unknown = || Error::BadRequest("continue key is not valid: unknown form".into());
-                let (cluster, start) = self.start.split_once('/').ok_or_else(unknown)?;
+                let (cluster, start) = start.split_once('/').ok_or_else(unknown)?;
                 (ClusterName::parse(cluster).map_err(|_| unknown())?, start)
             }
-            false => (target.cluster.clone(), self.start.as_str()),
+            false => (target.cluster.clone(), start),
         };
         let (namespace, name) = start.split_once('/').unwrap_or(("", start));
         let mut key = target.key(name);
+        key.resource.identity = identity.into();
         key.cluster = cluster;
         if target.namespace.is_none() || target.is_across() {
             key.namespace = namespace.into();

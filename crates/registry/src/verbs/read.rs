@@ -4,7 +4,7 @@ use super::{
     page::{List, ListOptions, Token},
     select::{Extent, Selectors, States, check_fields, for_each_selected, selects_metadata},
 };
-use crate::{built_in_roles, calls, deps::Deps, representation::prefetch};
+use crate::{built_in_rbac, calls, deps::Deps, representation::prefetch};
 use insula_access::{Target, view::ViewScope};
 use insula_api::{Json, Revision, measure::TRACE};
 use insula_catalog::{Result, ids, stored};
@@ -19,7 +19,7 @@ use tracing::Instrument;
 pub fn get(deps: &Deps, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
     match get_stored(deps, snapshot, target, name) {
         Ok(entry) => Ok(entry),
-        Err(absent) => built_in_roles::find(snapshot, target, name).ok_or(absent),
+        Err(absent) => built_in_rbac::find(snapshot, target, name).ok_or(absent),
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn get_stored(deps: &Deps, snapshot: &Snapshot, target: &Target, name
     snapshot
         .get(&target.key(name))
         .filter(|entry| looking.sees_entry(entry))
-        .ok_or_else(|| built_in_roles::absent(target, name))
+        .ok_or_else(|| built_in_rbac::absent(target, name))
 }
 
 /// Returns an object in the target's version, and calls its conversion webhook if it has one.
@@ -102,7 +102,7 @@ pub async fn list_at(
         .await?;
     if !more {
         // The last page has them all: they have no keys at which a page could begin.
-        let built_in = built_in_roles::all(snapshot, target).into_iter();
+        let built_in = built_in_rbac::all(snapshot, target).into_iter();
         let before = entries.len();
         entries.extend(built_in.filter(|entry| selects_metadata(target, selectors, entry)));
         if entries.len() > before {

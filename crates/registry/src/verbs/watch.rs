@@ -5,13 +5,13 @@ use super::{
     read::served_since,
     select::{Extent, Selectors, States, check_fields, for_each_selected, looks_inside, selects, selects_metadata},
 };
-use crate::{built_in_roles, calls, deps::Deps, representation::prefetch};
+use crate::{built_in_rbac, calls, deps::Deps, representation::prefetch};
 use futures_util::future::{Either, select};
 use insula_access::{
     EventKind, Target,
     view::{Sighted, ViewScope},
 };
-use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
+use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, Revision};
 use insula_catalog::{Error, Result, ids};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
 use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
@@ -179,7 +179,7 @@ pub async fn watch_with_state(
         ControlFlow::Continue(())
     })
     .await?;
-    let built_in = built_in_roles::all(snapshot, target).into_iter();
+    let built_in = built_in_rbac::all(snapshot, target).into_iter();
     let built_in = built_in
         .filter(|entry| selects_metadata(target, options.selectors(), entry))
         .collect();
@@ -369,7 +369,7 @@ impl Watch {
             let mut saw = self.target.looking(&deps.catalog, &before);
             let mut sees = self.target.looking(&deps.catalog, &then);
             for change in together {
-                if change.key.resource == self.cursor_resource() {
+                if self.objects.cursor.scope().resources.contains(&change.key.resource) {
                     let (old, new) = (
                         |old: &Object| saw.sees(&change.key, old),
                         |new: &Object| sees.sees(&change.key, new),
@@ -391,10 +391,6 @@ impl Watch {
             }
         }
         Ok(events)
-    }
-
-    fn cursor_resource(&self) -> ResourceId {
-        self.target.served.resource_id()
     }
 
     fn see_change(

@@ -1,7 +1,7 @@
 //! Closed sets of labels.
 
 use insula_api::Verb;
-use insula_edge::port::ClosedFor;
+use insula_edge::port::{ClosedFor, ResourceClass};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use std::fmt::{self, Write as _};
 
@@ -34,6 +34,19 @@ pub enum Class {
     NonResource,
     /// None: a call of a gRPC service.
     Call,
+}
+
+impl From<ResourceClass> for Class {
+    fn from(class: ResourceClass) -> Self {
+        match class {
+            ResourceClass::NonResource => Class::NonResource,
+            ResourceClass::System => Class::System,
+            ResourceClass::Bound => Class::Bound,
+            ResourceClass::Local => Class::Local,
+            ResourceClass::Aggregated => Class::Aggregated,
+            ResourceClass::Call | ResourceClass::UnknownCall => Class::Call,
+        }
+    }
 }
 
 /// Class of the status of a response.

@@ -230,8 +230,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::metrics::{CallOutcome, Class, Exports, Metrics, Purpose};
+    use crate::metrics::{CallOutcome, Exports, Measured, Metrics, Purpose};
     use insula_api::Verb;
+    use insula_edge::port::{RequestKind, ResourceClass};
 
     const MOMENTS: Moments = Moments { started: 1, now: 2 };
 
@@ -247,7 +248,17 @@ mod tests {
         let metrics = Metrics::with_exports("1 \"x\"\\\n2", Exports::default());
         metrics.called(Purpose::Mount, CallOutcome::Answered, Duration::from_micros(700));
         metrics.called(Purpose::Mount, CallOutcome::Answered, Duration::from_secs(3600));
-        metrics.request(Some(Verb::Get), Class::Local, http::StatusCode::OK, Duration::ZERO);
+        let kind = RequestKind {
+            verb: Some(Verb::Get),
+            class: ResourceClass::Local,
+            resource: None,
+        };
+        let request = Measured {
+            kind: &kind,
+            method: &http::Method::GET,
+            check: "",
+        };
+        metrics.request(request, http::StatusCode::OK, Duration::ZERO);
         let (read, points) = self::metrics(&metrics.text(), MOMENTS);
         let named = |name: &str| read.iter().find(|metric| metric.name == name).expect(name);
         let version = match &named("insula_build_info").data {

@@ -26,6 +26,8 @@ const ROLLOUTS_MAX: usize = 200;
 
 /// Workspaces with series of what they store, and owners. Those that store less are left out.
 const LARGEST_MAX: usize = 10;
+/// Resources with series of the objects that they have.
+pub(super) const LARGEST_RESOURCES_MAX: usize = 200;
 
 /// The parts.
 pub(crate) struct Sources {
@@ -81,7 +83,7 @@ type Labels<'a> = &'a [(&'static str, &'a str)];
 pub(super) struct Families<'a>(pub(super) DescriptorEncoder<'a>);
 
 /// Writer of the series of a family.
-struct Family<'a>(MetricEncoder<'a>);
+pub(super) struct Family<'a>(MetricEncoder<'a>);
 
 impl Families<'_> {
     fn begin<'s>(
@@ -96,19 +98,19 @@ impl Families<'_> {
         self.0.encode_descriptor(name, &help, unit, kind).map(Family)
     }
 
-    fn counters<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
+    pub(super) fn counters<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.begin(name, help, None, MetricType::Counter)
     }
 
-    fn gauges<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
+    pub(super) fn gauges<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.begin(name, help, None, MetricType::Gauge)
     }
 
-    fn seconds<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
+    pub(super) fn seconds<'s>(&'s mut self, name: &'s str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.begin(name, help, Some(&Unit::Seconds), MetricType::Histogram)
     }
 
-    fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
+    pub(super) fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
         self.counters(name, help)?.count(&[], count)
     }
 
@@ -139,7 +141,7 @@ impl Families<'_> {
 }
 
 impl Family<'_> {
-    fn count(&mut self, labels: Labels<'_>, count: u64) -> fmt::Result {
+    pub(super) fn count(&mut self, labels: Labels<'_>, count: u64) -> fmt::Result {
         match labels {
             [] => self.0.encode_counter::<NoLabelSet, u64, f64>(&count, None),
             labels => {
@@ -149,14 +151,14 @@ impl Family<'_> {
         }
     }
 
-    fn level(&mut self, labels: Labels<'_>, value: i64) -> fmt::Result {
+    pub(super) fn level(&mut self, labels: Labels<'_>, value: i64) -> fmt::Result {
         match labels {
             [] => self.0.encode_gauge(&value),
             labels => self.0.encode_family(&labels)?.encode_gauge(&value),
         }
     }
 
-    fn spread(&mut self, labels: Labels<'_>, read: &Distribution) -> fmt::Result {
+    pub(super) fn spread(&mut self, labels: Labels<'_>, read: &Distribution) -> fmt::Result {
         let bounds = read.bounds.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(read.counts.iter().copied()).collect();
         match labels {
@@ -171,7 +173,7 @@ impl Family<'_> {
     }
 }
 
-fn int(count: impl TryInto<i64>) -> i64 {
+pub(super) fn int(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 

@@ -178,6 +178,41 @@ pub(super) async fn watch_keeps_to_its_scope(store: Arc<dyn Store>) {
     }
 }
 
+pub(super) async fn a_name_is_that_of_all_exporters(store: Arc<dyn Store>) {
+    let start = store.snapshot(Revision(0)).await.expect("a view").revision();
+    let exported = |resource: &str, identity: &str| {
+        let mut key = key("root/ns/a");
+        key.resource = ResourceId {
+            identity: identity.into(),
+            ..ResourceId::local("example.io", resource)
+        };
+        key
+    };
+    let among = [
+        exported("widgets", ""),
+        exported("widgets", "x"),
+        exported("widgets", "y"),
+    ];
+    let others = [exported("widget", "x"), exported("widgetss", "x")];
+    let write = |key: &ObjectKey| Write::Put(key.clone(), object(key, 1));
+    let last = commit(&store, among.iter().chain(&others).map(write).collect()).await;
+    let scope = Scope::named("example.io".into(), "widgets".into());
+    let listed: Vec<ObjectKey> = listed(&store, &scope, last).into_keys().collect();
+    assert_eq!(listed, among);
+    let mut cursor = store.watch(scope.clone(), start).expect("a cursor");
+    let got: HashSet<ObjectKey> = drain(&mut cursor, last)
+        .await
+        .iter()
+        .map(|change| change.key.clone())
+        .collect();
+    assert_eq!(got, among.iter().cloned().collect());
+    // A change of another name wakes the cursor, and is none of its.
+    let last = commit(&store, vec![put("other/ns/b", 1), write(&others[0])]).await;
+    assert_eq!(drain(&mut cursor, last).await.len(), 1);
+    assert!(cursor.position() >= last);
+    assert_eq!(store.latest().count(&scope), 4);
+}
+
 pub(super) async fn compacted_watch_is_gone(store: Arc<dyn Store>) {
     let first = create(&store, "root/default/a").await;
     let second = create(&store, "root/default/b").await;
