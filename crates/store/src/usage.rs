@@ -197,7 +197,7 @@ impl Usages {
         for (id, objects) in &self.resources {
             named.entry((&id.group, &id.resource)).or_insert((id, 0)).1 += objects;
         }
-        let mut largest: Vec<((&str, &str), (&ResourceId, usize))> = named.into_iter().collect();
+        let mut largest: Vec<_> = named.into_iter().collect();
         largest.sort_unstable_by_key(|(name, (_, objects))| (Reverse(*objects), *name));
         largest.truncate(count);
         largest.sort_unstable_by_key(|(name, _)| *name);

@@ -154,7 +154,8 @@ fn a_definition_that_comes_before_its_rules_waits_for_them() {
     });
 }
 
-/// Before its first rules, too: a client that writes back what it reads there would empty the object.
+/// Before its first rules, too: a client that writes back what it reads there would empty the
+/// object.
 #[test]
 fn a_version_that_hides_what_objects_hold_waits_for_the_first_rules() {
     let server = shared();

@@ -6,7 +6,7 @@ use crate::{
     kinds::review::Review,
     publication::{Acceptance, Effect, Effects, Serving, add_effects, unanswered},
 };
-use insula_api::{ClusterName, Scope, counted};
+use insula_api::{ClusterName, Resources, Scope, counted};
 use insula_catalog::Api;
 use insula_store::Entry;
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
@@ -41,10 +41,10 @@ pub(super) struct Tried {
 impl Tried {
     fn add(&mut self, review: &Review<'_>, mut effects: Effects, scope: &Scope, most: usize) {
         let names = review.names();
-        let Some(resource) = scope.resource.clone() else {
+        let Resources::One(resource) = &scope.resources else {
             return;
         };
-        let mut serving = Serving::new(review.catalog, review.snapshot, resource);
+        let mut serving = Serving::new(review.catalog, review.snapshot, resource.clone());
         review.snapshot.for_each(scope, |entry| {
             if self.objects == most {
                 self.is_cut = true;

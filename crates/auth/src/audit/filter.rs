@@ -43,6 +43,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    type Change = fn(&mut Filter);
+
     #[test]
     fn each_field_selects() {
         let event = json!({
@@ -50,12 +52,12 @@ mod tests {
             "objectRef": {"resource": "configmaps", "name": "a"}, "responseStatus": {"code": 201},
             "annotations": {"kcp.io/cluster": "c1"},
         });
-        let filter = |change: fn(&mut Filter)| {
+        let filter = |change: Change| {
             let mut filter = Filter::default();
             change(&mut filter);
             filter.matches(&event)
         };
-        let cases: [(fn(&mut Filter), bool); 12] = [
+        let cases: [(Change, bool); 12] = [
             (|_| (), true),
             (|filter| filter.cluster = ClusterName::parse("c1").ok(), true),
             (|filter| filter.cluster = ClusterName::parse("c2").ok(), false),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use insula_e2e::{Client, Kubectl, Runtime, Server, Setup, base64, runtime, until, unused_port, workspace};
+use insula_e2e::{Client, Edition, Kubectl, Runtime, Server, Setup, base64, runtime, until, unused_port, workspace};
 use insula_example_fleet::LogBook;
 use insula_sdk::{
     Controller,
@@ -244,7 +244,7 @@ fn client_go_works_with_an_upstream_extension_server() {
     let folder = TempDir::new().unwrap();
     let aggregated = Aggregated::start(wardle::program(folder.path()));
     aggregated.register("wardle.example.com", &[("v1beta1", 20), ("v1alpha1", 10)]);
-    Runtime::Go.check_part(&aggregated.server, &aggregated.path, "aggregated");
+    Runtime::Go.check_part(&aggregated.server, &aggregated.path, Edition::Newest, "aggregated");
     // A server that is gone, and one that comes back.
     let flunders = "/apis/wardle.example.com/v1beta1/namespaces/default/flunders";
     let Aggregated { client, extension, .. } = aggregated;

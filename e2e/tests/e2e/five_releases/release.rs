@@ -7,8 +7,8 @@ use super::{API, GROUP};
 /// Reads every text.
 pub(super) const FORGIVING: &str = "self.matches('^[0-9]{1,9}$') ? int(self) : 0";
 
-/// One release: v1 has a text as size, v2 a number and another name for the tag, v1beta1 is shaped as
-/// v1.
+/// One release: v1 has a text as size, v2 a number and another name for the tag, v1beta1 is shaped
+/// as v1.
 #[derive(Clone)]
 pub(super) struct Release {
     /// Fields of all versions beside the size.
