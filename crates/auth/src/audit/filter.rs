@@ -1,5 +1,6 @@
 //! Selection of events that were written.
 
+use super::stage::Stage;
 use insula_api::{ClusterName, Json};
 
 /// Selects events of the log. What is empty selects all.
@@ -34,8 +35,14 @@ impl Filter {
             && is("/verb", &self.verb)
             && is("/objectRef/resource", &self.resource)
             && is("/objectRef/name", &self.name)
-            && (!self.failed || code.is_none_or(|code| code >= FAILURES))
+            && (!self.failed || code.map_or_else(|| is_last(event), |code| code >= FAILURES))
     }
+}
+
+/// Returns true for an event after which nothing follows: the request got no answer.
+fn is_last(event: &Json) -> bool {
+    let last = [Stage::ResponseComplete, Stage::Panic];
+    last.iter().any(|stage| event["stage"] == stage.word())
 }
 
 #[cfg(test)]
@@ -78,6 +85,8 @@ mod tests {
             failed: true,
             ..Filter::default()
         };
-        assert!(failed.matches(&json!({"responseStatus": {"code": 403}})) && failed.matches(&json!({})));
+        assert!(failed.matches(&json!({"responseStatus": {"code": 403}})));
+        assert!(failed.matches(&json!({"stage": "ResponseComplete"})));
+        assert!(!failed.matches(&json!({"stage": "RequestReceived"})));
     }
 }

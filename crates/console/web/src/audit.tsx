@@ -74,6 +74,8 @@ function tone(code: number | undefined): Tone {
 
 /** Puts a newer reading before what was read. A gap between them is left to the older pages. */
 function joined(before: Read | undefined, { events, nextPageToken }: Answer): Read {
+  // Nothing new is in the part of the log that was looked at.
+  if (before && events.length === 0) return before;
   const known = new Set(before?.events.map(keyOf));
   const first = events.findIndex((event) => known.has(keyOf(event)));
   if (!before || first < 0) return { events, older: nextPageToken };

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     fs::File,
+    hash::{DefaultHasher, Hasher as _},
     io::{self, ErrorKind},
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
@@ -33,17 +34,41 @@ pub(crate) struct Page {
     pub(crate) next: Option<Position>,
 }
 
-/// A position in the log: a file, by its inode, which stays the same when it is rotated, and the
-/// byte up to which it has not been read.
+/// A position in the log: a file, and the byte up to which it has not been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
-    inode: u64,
+    file: Identity,
     end: u64,
+}
+
+/// The parts of a file that stay the same when it is rotated: its inode, and a hash of its first
+/// bytes, since the inode of a file that was removed may become that of a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    inode: u64,
+    begin: u64,
+}
+
+/// Bytes of a file that are hashed: those of its first event up to the id and more.
+const BEGIN_BYTES: usize = 160;
+
+impl Identity {
+    fn read(file: &File, inode: u64) -> io::Result<Self> {
+        let mut begin = [0; BEGIN_BYTES];
+        let length = file.read_at(&mut begin, 0)?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&begin[..length]);
+        Ok(Identity {
+            inode,
+            begin: hasher.finish(),
+        })
+    }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.inode, self.end)
+        let Position { file, end } = self;
+        write!(f, "{}/{}/{end}", file.inode, file.begin)
     }
 }
 
@@ -51,11 +76,14 @@ impl FromStr for Position {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (inode, end) = text.split_once('/').ok_or(())?;
-        let number = |text: &str| text.parse().map_err(|_| ());
+        let mut numbers = text.splitn(3, '/').map(str::parse::<u64>);
+        let mut number = || numbers.next().and_then(Result::ok).ok_or(());
         Ok(Position {
-            inode: number(inode)?,
-            end: number(end)?,
+            file: Identity {
+                inode: number()?,
+                begin: number()?,
+            },
+            end: number()?,
         })
     }
 }
@@ -89,28 +117,40 @@ pub(crate) fn page(
         page: Page::default(),
     };
     let mut before = before;
-    let older = file::backups(path)?.into_iter().rev();
-    for path in std::iter::once(path.to_path_buf()).chain(older) {
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            // It was rotated, or removed, a moment ago.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(error.into()),
-        };
+    // Opened before the others are listed: a rotation in between makes it one of them, and not
+    // none.
+    let newest = open(path)?;
+    let older = file::backups(path)?;
+    let older = older.iter().rev().map(|path| open(path));
+    let mut seen = None;
+    for file in std::iter::once(Ok(newest)).chain(older) {
+        let Some(file) = file? else { continue };
         let metadata = file.metadata()?;
+        let identity = Identity::read(&file, metadata.ino())?;
+        if seen.replace(identity) == Some(identity) {
+            continue;
+        }
         let end = match before {
-            Some(position) if position.inode != metadata.ino() => continue,
+            Some(position) if position.file != identity => continue,
             Some(position) => position.end.min(metadata.len()),
             None => metadata.len(),
         };
         before = None;
         if let Some(end) = reading.file(&file, end)? {
-            let inode = metadata.ino();
-            reading.page.next = Some(Position { inode, end });
+            reading.page.next = Some(Position { file: identity, end });
             break;
         }
     }
     Ok(reading.page)
+}
+
+/// Opens a file of the log. One that was removed a moment ago is none.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A page that is being read.
