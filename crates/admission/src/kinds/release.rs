@@ -14,6 +14,9 @@ use std::{ops::ControlFlow, sync::Arc};
 pub(super) fn warn_of_effects(review: &Review<'_>, schema: &str, api: &Arc<Api>, accepted: &[Acceptance]) {
     let scope = Scope::cluster(ids::apiexports(), review.cluster.clone());
     review.snapshot.for_each(&scope, |export| {
+        if trial::spend(review, export).is_err() {
+            return ControlFlow::Break(());
+        }
         let export = export.object.body_value();
         let resources = export["spec"]["resources"].as_array().into_iter().flatten();
         let is_another = |offered: &&Json| {

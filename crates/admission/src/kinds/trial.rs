@@ -8,6 +8,7 @@ use crate::{
 };
 use insula_api::{ClusterName, Resources, Scope, counted};
 use insula_catalog::Api;
+use insula_meter::Ended;
 use insula_store::Entry;
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
@@ -26,6 +27,16 @@ pub(super) fn first_named(fields: &[impl ToString]) -> String {
     let named: Vec<String> = fields.iter().take(FIELDS_MAX).map(ToString::to_string).collect();
     let more = if fields.len() > FIELDS_MAX { "; …" } else { "" };
     format!("{}{more}", named.join("; "))
+}
+
+/// Spends what it takes to read an object and to write it in other versions.
+///
+/// # Errors
+/// The request may compute no further: what was found so far is no verdict, and the request ends.
+pub(super) fn spend(review: &Review<'_>, entry: &Entry) -> Result<(), Ended> {
+    let meter = &review.served.meter;
+    meter.spend_bytes(entry.object.body_len())?;
+    meter.check()
 }
 
 /// The effects of a change on stored objects.
@@ -48,6 +59,9 @@ impl Tried {
         review.snapshot.for_each(scope, |entry| {
             if self.objects == most {
                 self.is_cut = true;
+                return ControlFlow::Break(());
+            }
+            if spend(review, entry).is_err() {
                 return ControlFlow::Break(());
             }
             self.objects += 1;
@@ -119,6 +133,9 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
     let read = |entry: &Entry| {
         if tried == OBJECTS_MAX {
             more = true;
+            return ControlFlow::Break(());
+        }
+        if spend(review, entry).is_err() {
             return ControlFlow::Break(());
         }
         tried += 1;

@@ -185,6 +185,8 @@ fn selects_shown(target: &Target, selectors: Selectors<'_>, entry: &Entry) -> Re
         let shown = stored::value(&target.serving(&entry.key), entry, &target.version);
         let matches = match &shown {
             Ok(object) => labels.matches(&labels_of(object)),
+            // Nothing is known of the object.
+            Err(Error::Ended(ended)) => return Err((*ended).into()),
             Err(_) => labels.matches(&entry.object.meta.labels),
         };
         if !matches {
