@@ -14,7 +14,6 @@ mod manifest;
 mod plan;
 mod removal;
 mod steps;
-mod unruled;
 
 pub use compatible::review;
 pub use contents::{has_same_contents, is_accepted, updated};
@@ -29,7 +28,6 @@ pub use plan::{
 };
 pub use removal::{Removal, confirm, means_version, removals, withdrawals};
 pub use steps::{Step, steps};
-pub use unruled::hidden_by_new_versions;
 
 use insula_api::{Json, names::api_versions};
 

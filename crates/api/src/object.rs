@@ -187,17 +187,6 @@ impl Object {
         serde_json::from_str(&self.body().concat()).expect("a body is the JSON that Object::new wrote")
     }
 
-    /// Returns the object with a label, to be shown and not stored; `None` if it has the label.
-    pub fn with_label(&self, key: &str, value: &str) -> Option<Object> {
-        if self.meta.labels.get(key) == Some(value) {
-            return None;
-        }
-        let mut body = self.body_value();
-        body["metadata"]["labels"][key] = Json::String(value.to_owned());
-        let object = Object::new(&body, self.residual.clone()).ok()?;
-        Some(object.written_under(self.schema))
-    }
-
     /// Encodes the object for the disk.
     pub fn to_stored(&self) -> Vec<u8> {
         let residual = self.residual.as_deref().unwrap_or_default();

@@ -99,8 +99,6 @@ impl Renderer {
     }
 
     async fn one(&self, code: u16, entry: &Entry) -> Result<Response> {
-        let labelled = self.target.labelled(entry);
-        let entry = labelled.as_ref().unwrap_or(entry);
         let plain = self.form.representation == Representation::Object
             && self.form.format == Format::Json
             && !self.form.pretty
@@ -125,7 +123,6 @@ impl Renderer {
 
     /// Answers with a list.
     pub(crate) async fn list(&self, list: List, warnings: &[String]) -> Replied {
-        let list = self.shown(list);
         let total = list
             .entries
             .iter()
@@ -146,24 +143,13 @@ impl Renderer {
     }
 
     /// Answers a deletion of a collection with the deleted objects, as [`Renderer::written`] does.
-    pub async fn deleted(&self, list: List, warnings: &[String]) -> Answer {
-        let list = self.shown(list);
-        let mut response = match self.many(&list).await {
-            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(&list, MetaVersion::V1)),
+    pub async fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
+        let mut response = match self.many(list).await {
+            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(list, MetaVersion::V1)),
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);
         Ok(response)
-    }
-
-    /// Returns a list with its objects as the target shows them.
-    fn shown(&self, mut list: List) -> List {
-        for entry in &mut list.entries {
-            if let Some(labelled) = self.target.labelled(entry) {
-                *entry = labelled;
-            }
-        }
-        list
     }
 
     /// Returns the form of a list that is large enough for chunks and can be rendered in them.

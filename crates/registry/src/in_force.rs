@@ -2,7 +2,7 @@
 //! rules that is at once, because the definition itself serves. With rules a reconciler writes the
 //! bundle that serves, after it has tried the stored objects.
 
-use crate::{Deps, unruled::waits_for_rules};
+use crate::Deps;
 use futures_util::future::{BoxFuture, select};
 use insula_api::{Json, ObjectKey, Scope};
 use insula_catalog::{ResourceRoute, bundle, ids, parts};
@@ -63,7 +63,7 @@ fn is_pending(deps: &Deps, snapshot: &Snapshot, definition: &ObjectKey) -> bool 
     };
     let serving = route.object.parsed(ResourceRoute::read).bundle.clone();
     let Some(rules) = parts::joined(snapshot, &definition.cluster, &definition.name) else {
-        return serving.is_some() && waits_for_rules(deps, snapshot, definition, &value).is_none();
+        return serving.is_some();
     };
     let wanted = bundle::of_definition(&value, &rules);
     let name = wanted["metadata"]["name"].as_str().unwrap_or_default();

@@ -31,7 +31,6 @@ pub mod retire;
 pub mod rewrite;
 pub mod servers;
 pub mod undelete;
-mod unruled;
 mod uses;
 pub mod verbs;
 
@@ -43,7 +42,6 @@ pub use insula_admission::storage_limit::StorageLimits;
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use platform_annotations::set_annotations;
 pub use servers::Team;
-pub use unruled::waits_for_rules;
 pub use uses::store_uses;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, FieldValidation, IfAbsent, List, ListOptions, Patch,

@@ -1,6 +1,6 @@
 //! The rules of `metadata`, the same for every resource, with the messages of Kubernetes.
 
-use insula_api::{FieldError, FieldPath, Json, Rng, names::labels::CLAIMED_PREFIX};
+use insula_api::{FieldError, FieldPath, Json, Rng};
 use insula_catalog::{Served, ids, names};
 use serde_json::{Map, json};
 
@@ -34,8 +34,8 @@ const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid", "controller
 /// Finalizers that Kubernetes itself uses.
 const OWN_FINALIZERS: &[&str] = &[ORPHAN, FOREGROUND, "kubernetes"];
 
-/// Drops unknown fields, empty fields and labels that are only shown. A Go client drops empty
-/// fields whenever it writes the object again.
+/// Drops unknown fields and empty fields. A Go client drops empty fields whenever it writes the
+/// object again.
 pub(crate) fn prune(metadata: &mut Map<String, Json>) {
     let empty = |value: &Json| match value {
         Json::Null => true,
@@ -44,10 +44,6 @@ pub(crate) fn prune(metadata: &mut Map<String, Json>) {
         Json::String(text) => text.is_empty(),
         _ => false,
     };
-    if let Some(Json::Object(labels)) = metadata.get_mut("labels") {
-        // Providers send objects back as they are shown.
-        labels.retain(|key, _| !key.starts_with(CLAIMED_PREFIX));
-    }
     metadata.retain(|field, value| FIELDS.contains(&field.as_str()) && !empty(value));
 }
 

@@ -45,9 +45,6 @@ pub struct ViaExport {
     pub user: Arc<UserInfo>,
     /// The request, as that policy judges it. Its cluster is replaced by each that is looked at.
     pub asked: Arc<Attributes>,
-    /// Key and value of the label that objects of a claimed API are shown with. It says what the
-    /// claim says at the moment of the request, and is on no stored object.
-    pub label: Option<Arc<(String, String)>>,
 }
 
 impl ViaExport {
@@ -209,38 +206,6 @@ impl Target {
     #[inline]
     pub fn is_across(&self) -> bool {
         matches!(self.view_scope, ViewScope::AllClusters(_))
-    }
-
-    fn claim_label(&self) -> Option<&(String, String)> {
-        let through = match &self.view_scope {
-            ViewScope::ViaExport(through) => through,
-            ViewScope::AllClusters(across) => match &across.by {
-                By::Provider(through) => through,
-                By::Everybody | By::Consumer(_) => return None,
-            },
-            ViewScope::Within | ViewScope::For(_) => return None,
-        };
-        through.label.as_deref()
-    }
-
-    /// Returns an entry with the label of the claim by which it is seen; `None` where it is shown
-    /// as it is stored.
-    pub fn labelled(&self, entry: &Entry) -> Option<Entry> {
-        let (key, value) = self.claim_label()?;
-        let object = entry.object.with_label(key, value)?;
-        Some(Entry {
-            object: Arc::new(object),
-            ..entry.clone()
-        })
-    }
-
-    /// Returns a selector of objects as they are shown as one of stored objects.
-    #[must_use]
-    pub fn selecting(&self, mut shown: LabelSelector) -> LabelSelector {
-        if let Some((key, value)) = self.claim_label() {
-            shown.assume(key, value);
-        }
-        shown
     }
 
     /// Returns true for a target that is every resource of its name.

@@ -8,9 +8,9 @@ use crate::{
         trial,
         usage::Usage,
     },
-    publication::{Acceptance, hidden_by_new_versions},
+    publication::Acceptance,
 };
-use insula_api::{FieldError, FieldPath, Json, Scope, aggregate, names::annotations::ACCEPTED_EFFECTS};
+use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
 use insula_catalog::{Api, Error, Result, bundle, ids, parts};
 use std::sync::Arc;
 
@@ -123,7 +123,6 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
         {
             warn_of_effects(&api);
             warn_of_new_versions(review, &api, old);
-            warn_of_waiting(review, new, &api);
         }
         return Ok(());
     };
@@ -166,25 +165,6 @@ fn warn_of_new_versions(review: &Review<'_>, api: &Api, old: Option<&Json>) {
             "a client that writes back what a version shows takes away what it lacks: {}; an APIConversion of this \
              name, which may come first, keeps it",
             trial::first_named(&breaks)
-        ));
-    }
-}
-
-/// Warns of new versions that wait, because no rules say what becomes of values that stored objects
-/// hold.
-fn warn_of_waiting(review: &Review<'_>, new: &Json, api: &Api) {
-    let at = (review.snapshot, review.cluster);
-    let Some(served) = review.catalog.resolve(at.0, at.1, &api.group, &api.names.plural) else {
-        return;
-    };
-    let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
-    let at = (review.catalog, review.snapshot);
-    let hidden = hidden_by_new_versions(at, &served, &scope, new, &review.served.meter);
-    if let Some(most) = hidden.first() {
-        review.warn(format!(
-            "what was served before is served on, until an APIConversion of this name has rules for {}, or the \
-             annotation {ACCEPTED_EFFECTS}: {}={} accepts that it shows nothing of them",
-            most.version, most.kind, most.objects
         ));
     }
 }

@@ -9,7 +9,7 @@
 use insula_access::WorkspaceNames;
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
 use insula_catalog::Api;
-use insula_conversion::{ConvertError, LossPolicy, SchemaPath, Stored, object_budget};
+use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
 use insula_meter::Meter;
 use insula_store::Entry;
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -143,9 +143,6 @@ impl Effect {
                 "served on in a workspace until its last object is deleted, and no release changes it"
             }
             names::VERSION_REMOVED => "404 for clients of the version",
-            names::VALUE_HIDDEN if self.is_lossy => {
-                "not shown in this version, and gone with the next write through it, as in Kubernetes"
-            }
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
             names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
@@ -295,7 +292,11 @@ impl Generation {
         let is_new = |version: &&str| !before.bundle.served().any(|other| other == *version);
         for version in after.bundle.served().filter(is_new) {
             let shown = self.shown(object, value, version, unreadable);
-            self.begin((object, value), version, shown, &mut reached);
+            reached.extend(
+                shown
+                    .err()
+                    .and_then(|error| self.unreadable((object, value), version, &error)),
+            );
         }
         let storage = after.bundle.storage();
         if !after.bundle.served().any(|served| served == storage) {
@@ -316,39 +317,6 @@ impl Generation {
             );
         }
         reached
-    }
-
-    /// Looks at what a version shows of an object that begins to be served. Where writes lose what
-    /// their version does not show, a value of the stored object that it lacks is an effect.
-    fn begin(
-        &mut self,
-        (object, value): (&Object, &Json),
-        version: &str,
-        shown: Result<Json, ConvertError>,
-        reached: &mut Vec<usize>,
-    ) {
-        let mut is = match shown {
-            Ok(is) => is,
-            Err(error) => return reached.extend(self.unreadable((object, value), version, &error)),
-        };
-        let (before, after) = (Arc::clone(&self.before), Arc::clone(&self.after));
-        if after.bundle.loss_policy() != LossPolicy::None {
-            return;
-        }
-        let storage = before.bundle.storage();
-        let was = before
-            .bundle
-            .get(stored(object, value), storage, &mut object_budget(&self.meter));
-        let schemas = (before.bundle.schema(storage), after.bundle.schema(version));
-        let (Ok(mut was), (Some(old), Some(new))) = (was, schemas) else {
-            return;
-        };
-        insula_schema::prune(&mut was, old);
-        insula_schema::prune(&mut is, new);
-        let hidden = differing(&was, &is, old.root()).into_iter();
-        for (kind, path) in hidden.filter(|(kind, _)| *kind == names::VALUE_HIDDEN) {
-            reached.extend(self.effect_at(kind, version, &path, ""));
-        }
     }
 
     /// Compares what a version shows of an object with what it showed before. Returns the new view,

@@ -93,7 +93,6 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let Permitted { parsed, authorized } = &request.request;
     let scope = authorized.scope();
     let (mut options, start) = parsed.query.watch()?;
-    options.labels = request.target.selecting(options.labels);
     if !request.name.is_empty() {
         let by_name = ("metadata.name".into(), request.name.clone(), true);
         options.fields.terms.push(by_name);
@@ -247,9 +246,7 @@ impl Running {
                 self.end_on_error(marked, &mut out);
             } else {
                 match self.wake().await {
-                    Wake::Events(Ok(events)) => {
-                        self.unsent = events.into_iter().map(|event| self.shown(event)).collect();
-                    }
+                    Wake::Events(Ok(events)) => self.unsent = events.into(),
                     Wake::Events(Err(error)) => self.end_on_error(Err(error), &mut out),
                     Wake::Changed => self.last = self.ends_at(),
                     Wake::Time(Tick::Bookmark) => self.is_review_due = true,
@@ -325,14 +322,6 @@ impl Running {
                 self.encoder.refusal(&status, out);
             }
             None => self.bookmark(out),
-        }
-    }
-
-    /// Returns an event with its object as the target shows it.
-    fn shown(&self, event: Event) -> Event {
-        match self.watch.target.labelled(&event.entry) {
-            Some(entry) => Event { entry, ..event },
-            None => event,
         }
     }
 

@@ -156,13 +156,12 @@ impl ResourceRequest<'_> {
         let form = self.negotiate(Supported::List)?;
         let body = self.optional_body().await?;
         let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
-        let (mut list, _) = self.request.parsed.query.list()?;
-        list.labels = self.target.selecting(list.labels);
+        let (list, _) = self.request.parsed.query.list()?;
         let objects = self.objects();
         let options = objects.deletion_options(dry_run);
         let (deleted, warnings) = objects.delete_collection(&list, &how, &options).await?;
         let warnings = self.with_own(warnings);
-        self.renderer(form)?.deleted(deleted, &warnings).await
+        self.renderer(form)?.deleted(&deleted, &warnings).await
     }
 }
 

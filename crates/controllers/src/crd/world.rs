@@ -12,7 +12,7 @@ use crate::{
 };
 use insula_api::{FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp, aggregate};
 use insula_catalog::{ResourceRoute, bundle, ids, parts, registration::DefinitionName};
-use insula_registry::{Deps, Intent, waits_for_rules};
+use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) bundle: Option<WantedBundle>,
     /// Its storage version.
     pub(crate) storage: Option<Arc<str>>,
-    /// The rules do not fit the definition, or are missing: the present API stays in service.
+    /// The rules do not fit the definition: the present API stays in service.
     pub(crate) misfit: Option<Misfit>,
     /// Its instances, while it is being deleted.
     pub(crate) instances: Sweep,
@@ -43,8 +43,6 @@ pub(crate) struct Misfit {
     pub(crate) errors: String,
     /// True if what is served is this very definition.
     pub(crate) in_force: bool,
-    /// True if stored objects need rules, which a change of them may end.
-    pub(crate) is_of_objects: bool,
 }
 
 /// Bundle in its wanted and its present state.
@@ -88,10 +86,6 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     };
     let (bundle, misfit) = match (wanted, &definition) {
         (Err(errors), Some((_, definition))) => wait(snapshot, definition, route.as_ref(), &errors),
-        (Ok(None), Some((entry, definition))) if !deleting => (
-            None,
-            without_rules(registry, snapshot, (&entry.key, definition), route.as_ref()),
-        ),
         (wanted, _) => (wanted.unwrap_or_default(), None),
     };
     World {
@@ -132,7 +126,6 @@ fn wait(
         Some(Misfit {
             errors: aggregate(errors),
             in_force,
-            is_of_objects: false,
         })
     };
     let Some(route) = route else {
@@ -157,23 +150,6 @@ fn wait(
         rollout: Verdict::Open,
     };
     (Some(bundle), misfit(true))
-}
-
-/// Returns why a definition without rules waits for some: a bundle serves what was served before.
-fn without_rules(
-    registry: &Deps,
-    snapshot: &Snapshot,
-    (key, definition): (&ObjectKey, &Json),
-    route: Option<&Entry>,
-) -> Option<Misfit> {
-    let route = route?.object.parsed(ResourceRoute::read);
-    route.bundle.as_ref()?;
-    let errors = waits_for_rules(registry, snapshot, key, definition)?;
-    Some(Misfit {
-        errors,
-        in_force: false,
-        is_of_objects: true,
-    })
 }
 
 fn wanted_bundle(

@@ -14,7 +14,7 @@ use crate::{
     deps::Deps,
     ended,
     heavy::{self, WriteTurn},
-    homes, unruled,
+    homes,
 };
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota, storage_limit};
@@ -121,7 +121,6 @@ async fn update_noting(
         let mut txn = transaction(&snapshot, &target, &old, &changed, thawed)?;
         let ended = ended::by_rules(deps, &snapshot, &target, &old.key, (Some(&old.object), Some(&object)))?;
         ended.join(deps, &mut txn).await?;
-        unruled::join(deps, &snapshot, &target, (&old, &object), &mut txn).await?;
         match deps.store.commit(txn).await {
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
