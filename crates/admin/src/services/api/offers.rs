@@ -296,16 +296,22 @@ mod tests {
     const CLUSTERS: usize = 100;
     const EXPORTS_EACH: usize = 1_000;
 
+    /// Writes of one transaction.
+    const WRITES: usize = 100;
+
     async fn put(store: &MemoryStore, keys: impl Iterator<Item = ObjectKey>) {
         let write = |key: ObjectKey| {
             let value = json!({"apiVersion": "v1", "kind": "Any", "metadata": {"name": &*key.name}});
             Write::Put(key, Arc::new(Object::new(&value, None).expect("an object")))
         };
-        let txn = Txn {
-            guards: Vec::new(),
-            writes: keys.map(write).collect(),
-        };
-        store.commit(txn).await.expect("no guard fails");
+        let writes: Vec<Write> = keys.map(write).collect();
+        for writes in writes.chunks(WRITES) {
+            let txn = Txn {
+                guards: Vec::new(),
+                writes: writes.to_vec(),
+            };
+            store.commit(txn).await.expect("no guard fails");
+        }
     }
 
     /// Returns the number of exports that each page looks at, for a caller who sees none of 100,000
