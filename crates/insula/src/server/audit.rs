@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "WORKSPACE", default_value = "", hide_default_value = true)]
     workspace: String,
     /// Requests of a user, or as this user.
-    #[arg(long, default_value = "", hide_default_value = true)]
-    user: String,
+    #[arg(long, value_name = "USER", default_value = "", hide_default_value = true)]
+    actor: String,
     /// Requests with a verb: create, get and so on.
     #[arg(long, default_value = "", hide_default_value = true)]
     verb: String,
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let left = i32::try_from(arguments.limit - events.len()).unwrap_or(PAGE_ITEMS);
         let request = ListAuditEventsRequest {
             workspace: arguments.workspace.clone(),
-            user: arguments.user.clone(),
+            user: arguments.actor.clone(),
             verb: arguments.verb.clone(),
             resource: arguments.resource.clone(),
             name: arguments.name.clone(),
