@@ -29,7 +29,7 @@ pub(super) fn first_named(fields: &[impl ToString]) -> String {
     format!("{}{more}", named.join("; "))
 }
 
-/// Spends what it takes to read an object and to write it in other versions.
+/// Spends what it takes to read an object; its conversions spend for themselves.
 ///
 /// # Errors
 /// The request may compute no further: what was found so far is no verdict, and the request ends.

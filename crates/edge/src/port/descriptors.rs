@@ -82,9 +82,15 @@ pub(crate) fn are_out(error: &io::Error) -> bool {
 
 /// Returns true if a connection waits to be accepted. In doubt one does.
 pub(crate) fn is_readable(listener: &impl AsFd) -> bool {
+    has_event(listener, PollFlags::IN).unwrap_or(true)
+}
+
+/// Returns true if a descriptor has one of some events now, without waiting. Hang-ups and errors
+/// are told whether or not they are wanted.
+pub(crate) fn has_event(descriptor: &impl AsFd, wanted: PollFlags) -> rustix::io::Result<bool> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut listeners = [PollFd::new(listener, PollFlags::IN)];
-    !matches!(poll(&mut listeners, Some(&at_once)), Ok(0))
+    let told = poll(&mut [PollFd::new(descriptor, wanted)], Some(&at_once))?;
+    Ok(told > 0)
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
-use super::{connections::Connection, priority::Priority};
+use super::{connections::Connection, descriptors::has_event, priority::Priority};
 
 /// A socket that is registered with the runtime that used it last. A runtime handles each packet of
 /// its sockets: the normal runtime must not do so for a throttled tenant.
@@ -37,10 +37,7 @@ impl Stream {
     pub(crate) fn peer_has_left(&self) -> bool {
         let stream = self.locked();
         let Some(stream) = stream.as_ref() else { return true };
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Hang-ups and errors are told whether or not they are wanted.
-        let mut peers = [PollFd::new(stream, PollFlags::RDHUP)];
-        poll(&mut peers, Some(&at_once)).is_ok_and(|told| told > 0)
+        has_event(stream, PollFlags::RDHUP).unwrap_or(false)
     }
 
     fn locked(&self) -> MutexGuard<'_, Option<TcpStream>> {
