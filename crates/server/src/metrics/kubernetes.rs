@@ -8,6 +8,7 @@
 //! Built-in kinds, a closed set, have no limit.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
@@ -44,44 +45,43 @@ const SECONDS: &[f64] = &[
 
 /// Labels of `apiserver_request_duration_seconds`; `apiserver_request_total` has the code as well.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Labels {
-    group: String,
-    version: String,
-    resource: String,
-    subresource: String,
+struct Labels<'a> {
+    group: Cow<'a, str>,
+    version: Cow<'a, str>,
+    resource: Cow<'a, str>,
+    subresource: Cow<'a, str>,
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
     component: &'static str,
 }
 
-impl Labels {
-    fn of_request(request: &Measured<'_>) -> Labels {
-        let none = |subresource: &str| Labels {
-            group: String::new(),
-            version: String::new(),
-            resource: String::new(),
-            subresource: subresource.to_owned(),
-            verb: method(request.method),
-            scope: "",
-            dry_run: "",
-            component: "",
-        };
+impl<'a> Labels<'a> {
+    fn of_request(request: &Measured<'a>) -> Self {
         match &request.kind.resource {
             Some(resource) => Labels {
                 verb: request.kind.verb.map_or("other", |known| verb(known, resource.applies)),
                 ..Labels::of_resource(resource)
             },
-            None => none(request.check),
+            None => Labels {
+                group: Cow::default(),
+                version: Cow::default(),
+                resource: Cow::default(),
+                subresource: request.check.into(),
+                verb: method(request.method),
+                scope: "",
+                dry_run: "",
+                component: "",
+            },
         }
     }
 
-    fn of_resource(resource: &RequestedResource) -> Labels {
+    fn of_resource(resource: &'a RequestedResource) -> Self {
         Labels {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            resource: resource.resource.clone(),
-            subresource: resource.subresource.clone(),
+            group: resource.group.as_str().into(),
+            version: resource.version.as_str().into(),
+            resource: resource.resource.as_str().into(),
+            subresource: resource.subresource.as_str().into(),
             verb: "",
             scope: match resource.scope {
                 RequestScope::Resource => "resource",
@@ -97,13 +97,27 @@ impl Labels {
         }
     }
 
-    /// Replaces what tenants choose.
-    fn beyond_limit(self) -> Labels {
+    fn into_owned(self) -> Labels<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Labels {
-            group: String::new(),
-            version: String::new(),
-            resource: UNEXPECTED.to_owned(),
-            subresource: String::new(),
+            group: owned(self.group),
+            version: owned(self.version),
+            resource: owned(self.resource),
+            subresource: owned(self.subresource),
+            verb: self.verb,
+            scope: self.scope,
+            dry_run: self.dry_run,
+            component: self.component,
+        }
+    }
+
+    /// Replaces what tenants choose.
+    fn beyond_limit(self) -> Self {
+        Labels {
+            group: Cow::default(),
+            version: Cow::default(),
+            resource: UNEXPECTED.into(),
+            subresource: Cow::default(),
             ..self
         }
     }
@@ -162,14 +176,14 @@ pub(super) struct Requests(RwLock<Series>);
 
 #[derive(Debug, Default)]
 struct Series {
-    answers: HashMap<Labels, Arc<Answers>>,
+    answers: HashMap<Labels<'static>, Arc<Answers>>,
     bound: usize,
     local: usize,
 }
 
 impl Series {
     /// Returns the answers of a label set, or those that stand for it beyond the limit.
-    fn get_or_begin(&mut self, labels: Labels, class: Class) -> Arc<Answers> {
+    fn get_or_begin(&mut self, labels: Labels<'static>, class: Class) -> Arc<Answers> {
         if let Some(known) = self.answers.get(&labels) {
             return Arc::clone(known);
         }
@@ -206,11 +220,13 @@ impl Requests {
         let labels = Labels::of_request(request);
         let known = {
             let series = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            series.answers.get(&labels).cloned()
+            // Seen as a map of borrowed labels: a label set that is known is not copied.
+            let answers: &HashMap<Labels<'_>, Arc<Answers>> = &series.answers;
+            answers.get(&labels).cloned()
         };
         let answers = known.unwrap_or_else(|| {
             let mut series = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            series.get_or_begin(labels, class)
+            series.get_or_begin(labels.into_owned(), class)
         });
         answers.seconds.observe(took);
         let mut by_code = answers.by_code.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +234,7 @@ impl Requests {
     }
 
     /// Returns all label sets in their order.
-    fn read(&self) -> BTreeMap<Labels, Arc<Answers>> {
+    fn read(&self) -> BTreeMap<Labels<'static>, Arc<Answers>> {
         let series = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let answers = series.answers.iter();
         answers
