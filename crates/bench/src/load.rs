@@ -39,8 +39,8 @@ async fn measure_all(arguments: &Arguments) -> Result<Report> {
     let mut report = Report::default();
     for workspaces in arguments.sizes() {
         let begun = Instant::now();
-        let server = server::Server::start(arguments).await?;
-        let outcome = measure::everything(arguments, &server, workspaces, &mut report).await;
+        let mut server = server::Server::start(arguments).await?;
+        let outcome = measure::everything(arguments, &mut server, workspaces, &mut report).await;
         outcome.with_context(|| {
             format!(
                 "with {workspaces} workspaces; the server's log ends with\n{}",

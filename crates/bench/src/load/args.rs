@@ -31,6 +31,9 @@ pub(crate) enum Measurement {
     Bind,
     /// Resident memory of the server for each workspace and each object.
     Memory,
+    /// Starts of the program on a store with objects, spread over the tenants, until the first
+    /// read. All servers are ended and started one after the other, also while others serve.
+    Restart,
     /// All measurements.
     All,
 }

@@ -2,6 +2,7 @@
 
 mod contention;
 mod noisy_tenant;
+mod restart;
 mod scale;
 mod verbs;
 mod watch;
@@ -39,10 +40,20 @@ struct Run<'a> {
 /// Fills a fresh server with workspaces and runs the requested measurements.
 pub(super) async fn everything(
     arguments: &Arguments,
-    server: &Server,
+    server: &mut Server,
     workspaces: usize,
     report: &mut Report,
 ) -> Result<()> {
+    loads(arguments, server, workspaces, report).await?;
+    if arguments.wants(Measurement::Restart) && arguments.server.is_none() {
+        restart::starts(arguments, server, workspaces, report)
+            .await
+            .context("starting again")?;
+    }
+    Ok(())
+}
+
+async fn loads(arguments: &Arguments, server: &Server, workspaces: usize, report: &mut Report) -> Result<()> {
     let client = Client::connect(server.kubeconfigs(), arguments.connections).await?;
     let run = Run {
         arguments,
@@ -82,6 +93,9 @@ pub(super) async fn everything(
     }
     if arguments.wants(Measurement::Watch) {
         watch::fan_out(&run, report).await.context("watching")?;
+    }
+    if arguments.wants(Measurement::Restart) {
+        restart::fill(&run).await.context("filling")?;
     }
     Ok(())
 }

@@ -15,6 +15,8 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Ticks of `/proc/<pid>/stat` in a second: fixed in Linux' interface to user space.
 const TICKS_PER_SECOND: u64 = 100;
 const LOG_TAIL_LINES: usize = 12;
+/// Name of the administrator's kubeconfig in the directory of a server.
+const KUBECONFIG: &str = "admin.kubeconfig";
 
 /// Keys that all servers on one etcd have, in their data directories.
 const SHARED_KEYS: [&str; 3] = ["ca.crt", "ca.key", "service-accounts.key"];
@@ -42,9 +44,9 @@ impl Server {
             kubeconfigs: arguments.server.iter().cloned().collect(),
         };
         if arguments.server.is_none() {
-            for _ in 0..arguments.servers() {
+            for index in 0..arguments.servers() {
                 server.add(arguments)?;
-                server.ready().await.with_context(|| server.log_tail())?;
+                server.ready(index).await.with_context(|| server.log_tail())?;
             }
         }
         Ok(server)
@@ -52,8 +54,6 @@ impl Server {
 
     fn add(&mut self, arguments: &Arguments) -> Result<()> {
         let dir = tempfile::Builder::new().prefix("insula-load-").tempdir()?;
-        let kubeconfig = dir.path().join("admin.kubeconfig");
-        let log = File::create(dir.path().join("server.log"))?;
         if let Some(first) = self.started.first() {
             let [from, to] = [&first.dir, &dir].map(|dir| dir.path().join("data/pki"));
             fs::create_dir_all(&to)?;
@@ -61,43 +61,21 @@ impl Server {
                 fs::copy(from.join(name), to.join(name))?;
             }
         }
-        let child = Command::new(&arguments.binary)
-            .args([
-                "start",
-                "--listen",
-                "127.0.0.1:0",
-                "--store",
-                &arguments.store,
-                "--data-dir",
-            ])
-            .arg(dir.path().join("data"))
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .with_context(|| {
-                format!(
-                    "cannot start {}: build it, or set INSULA_BIN",
-                    arguments.binary.display()
-                )
-            })?;
+        let child = spawn(arguments, &dir)?;
         self.pids.push(child.id());
-        self.kubeconfigs.push(kubeconfig);
+        self.kubeconfigs.push(dir.path().join(KUBECONFIG));
         self.started.push(Started { child, dir });
         Ok(())
     }
 
-    /// Waits until the server that was started last is ready.
-    async fn ready(&mut self) -> Result<()> {
+    /// Waits until a server is ready.
+    async fn ready(&mut self, index: usize) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let child = self.started.last_mut().map(|started| &mut started.child);
-            if let Some(status) = child.and_then(|child| child.try_wait().ok().flatten()) {
+            if let Some(status) = self.started[index].child.try_wait()? {
                 bail!("the server ended: {status}");
             }
-            let last = &self.kubeconfigs[self.kubeconfigs.len().saturating_sub(1)..];
-            if let Ok(client) = Client::connect(last, 1).await
+            if let Ok(client) = Client::connect(&self.kubeconfigs[index..=index], 1).await
                 && let Ok((code, _)) = client.send(Method::GET, "/readyz", None).await
                 && code.is_success()
             {
@@ -108,6 +86,22 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Ends a server as its operator would, and starts it again in its directory. Returns once it
+    /// is ready, with the time since the start of the process.
+    pub(crate) async fn restart(&mut self, index: usize, arguments: &Arguments) -> Result<Duration> {
+        let started = &mut self.started[index];
+        let ended = Command::new("kill").arg(started.child.id().to_string()).status()?;
+        if !ended.success() {
+            bail!("the server was not ended: {ended}");
+        }
+        started.child.wait()?;
+        let begun = Instant::now();
+        started.child = spawn(arguments, &started.dir)?;
+        self.pids[index] = started.child.id();
+        self.ready(index).await.with_context(|| self.log_tail())?;
+        Ok(begun.elapsed())
     }
 
     /// Returns the kubeconfigs of the administrator, one of each server.
@@ -127,13 +121,22 @@ impl Server {
 
     /// Returns the resident memory of the servers in bytes.
     pub(crate) fn rss(&self) -> Option<u64> {
-        let rss = |pid: &u32| {
+        self.memory("VmRSS:")
+    }
+
+    /// Returns the largest resident memory that the servers ever had, in bytes.
+    pub(crate) fn peak(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> Option<u64> {
+        let bytes = |pid: &u32| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
             let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().ok()?;
             Some(kibibytes * 1024)
         };
-        let all: Vec<u64> = self.pids.iter().map(rss).collect::<Option<_>>()?;
+        let all: Vec<u64> = self.pids.iter().map(bytes).collect::<Option<_>>()?;
         (!all.is_empty()).then(|| all.iter().sum())
     }
 
@@ -156,6 +159,35 @@ impl Drop for Server {
             drop(child.wait());
         }
     }
+}
+
+/// Starts the program with its state in a directory.
+fn spawn(arguments: &Arguments, dir: &TempDir) -> Result<Child> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(dir.path().join("server.log"))?;
+    Command::new(&arguments.binary)
+        .args([
+            "start",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            &arguments.store,
+            "--data-dir",
+        ])
+        .arg(dir.path().join("data"))
+        .arg("--kubeconfig")
+        .arg(dir.path().join(KUBECONFIG))
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .with_context(|| {
+            format!(
+                "cannot start {}: build it, or set INSULA_BIN",
+                arguments.binary.display()
+            )
+        })
 }
 
 /// Returns the user and system time in `/proc/<pid>/stat`. Fields count from the last bracket,

@@ -104,7 +104,7 @@ pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()>
 
 /// Runs operations like `closed_loop`, but without a time limit: other measurements depend on their
 /// results.
-async fn all<F, T>(clients: usize, count: usize, operation: F) -> Result<()>
+pub(super) async fn all<F, T>(clients: usize, count: usize, operation: F) -> Result<()>
 where
     F: Fn(usize) -> T,
     T: Future<Output = Result<()>>,
