@@ -219,6 +219,9 @@ pub mod annotations {
 pub mod labels {
     /// On an APIBinding: digest of the cluster and name of its APIExport.
     pub const EXPORT: &str = "internal.apis.kcp.io/export";
+    /// Prefix of the labels of objects that a provider sees by a permission claim, one for each
+    /// export: only shown, and never stored.
+    pub const CLAIMED_PREFIX: &str = "claimed.internal.apis.kcp.io/";
     /// On Workspaces and LogicalClusters: `status.phase`.
     pub const PHASE: &str = "tenancy.kcp.io/phase";
     /// Prefix of the labels by which the virtual workspace of an initializer selects the

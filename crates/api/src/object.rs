@@ -163,6 +163,11 @@ impl Object {
         self.body_len() + self.residual.as_ref().map_or(0, |residual| residual.len()) + size_of::<Object>()
     }
 
+    /// Returns the offset of `metadata`'s brace in what [`Object::write_to`] appends.
+    pub fn metadata_at(&self) -> usize {
+        self.head.len() - 1
+    }
+
     /// Appends the object to `out` as clients see it at a revision.
     pub fn write_to(&self, revision: Revision, out: &mut Vec<u8>) {
         out.reserve(self.body_len() + 42);
@@ -241,13 +246,15 @@ impl Object {
     }
 }
 
-/// Finds the offset of the value of a top-level field in compact JSON.
-fn value_start(body: &[u8], field: &[u8]) -> Option<usize> {
+/// Finds the offset of the value of a field of the object that compact JSON begins with. What is
+/// behind that object is not read.
+pub(crate) fn value_start(body: &[u8], field: &[u8]) -> Option<usize> {
     let (mut depth, mut at) = (0u32, 0);
     while at < body.len() {
         match body[at] {
             b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.checked_sub(1)?,
+            b'}' | b']' if depth <= 1 => return None,
+            b'}' | b']' => depth -= 1,
             b'"' => {
                 let start = at;
                 at += 1;

@@ -67,6 +67,22 @@ impl Requirement {
 }
 
 impl LabelSelector {
+    /// Decides the requirements on a label that all objects have: those that hold go, and one that
+    /// does not matches nothing.
+    pub(crate) fn assume(&mut self, key: &str, value: &str) {
+        let labels: Labels = std::iter::once((key.into(), value.into())).collect();
+        self.requirements.retain_mut(|requirement| {
+            if requirement.key() != key {
+                return true;
+            }
+            let alone = LabelSelector {
+                requirements: vec![requirement.clone()],
+            };
+            *requirement = Requirement::In(key.to_owned(), Vec::new());
+            !alone.matches(&labels)
+        });
+    }
+
     /// Parses the text of `?labelSelector=`. The empty text selects everything. Terms come out
     /// sorted by key.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {

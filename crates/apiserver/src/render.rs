@@ -18,7 +18,7 @@ use insula_meter::Meter;
 use insula_pipeline::Refusal;
 use insula_registry::{
     Deps, List, calls,
-    representation::{Show, is_stored},
+    representation::{Show, is_stored, stored_value},
     verbs,
 };
 use insula_store::Entry;
@@ -91,7 +91,7 @@ impl Renderer {
     /// to the requested version, the answer is its metadata.
     pub async fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
         let mut response = match self.one(code, entry).await {
-            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
+            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(code, &partial(&self.target, entry, MetaVersion::V1)),
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);
@@ -115,7 +115,7 @@ impl Renderer {
                 self.table(std::slice::from_ref(entry), version, metadata, Columns::Defined)
                     .await?
             }
-            Representation::PartialMetadata(version) => partial(entry, version),
+            Representation::PartialMetadata(version) => partial(&self.target, entry, version),
             _ => self.value(entry).await?,
         };
         Ok(self.document(code, &body))
@@ -145,7 +145,7 @@ impl Renderer {
     /// Answers a deletion of a collection with the deleted objects, as [`Renderer::written`] does.
     pub async fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
         let mut response = match self.many(list).await {
-            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(list, MetaVersion::V1)),
+            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(&self.target, list, MetaVersion::V1)),
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);
@@ -187,11 +187,14 @@ impl Renderer {
         let entries = list.entries.into_iter();
         let content_type = self.form.content_type();
         let typed = self.target.served.api.strategy.traits().built_in;
+        let target = self.target.clone();
         match form {
             Form::Metadata(version) => {
                 let empty = table::partial_list(Vec::new(), version, metadata).to_string() + "\n";
                 let (head, tail) = empty.split_once("\"items\":[]").unwrap_or((&empty, ""));
-                let write = move |entry: &Entry, out: &mut Vec<u8>| write_json(&partial(entry, version), out);
+                let write = move |entry: &Entry, out: &mut Vec<u8>| {
+                    write_json(&partial(&target, entry, version), out);
+                };
                 Chunks {
                     head: [head, "\"items\":["].concat().into(),
                     tail: ["]", tail].concat().into(),
@@ -202,8 +205,8 @@ impl Renderer {
             }
             Form::Shown => {
                 let write = move |entry: &Entry, out: &mut Vec<u8>| match typed {
-                    true => write_json(&without_kind(entry.object.value(entry.revision)), out),
-                    false => entry.object.write_to(entry.revision, out),
+                    true => write_json(&without_kind(stored_value(&target, entry)), out),
+                    false => target.write_stored(entry, out),
                 };
                 Chunks {
                     head: self.head(metadata),
@@ -224,7 +227,7 @@ impl Renderer {
                 Ok(self.document(200, &body))
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                Ok(self.document(200, &partials(list, version)))
+                Ok(self.document(200, &partials(&self.target, list, version)))
             }
             _ => self.objects(&list.entries, metadata).await,
         }
@@ -312,7 +315,7 @@ impl Renderer {
                 Ok(layout.table(vec![row], version, metadata_at(entry.revision), columns))
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                Ok(partial(entry, version))
+                Ok(partial(&self.target, entry, version))
             }
             Representation::Object | Representation::AggregatedDiscovery => shown.value().await,
         }
@@ -390,8 +393,8 @@ pub(crate) async fn value(registry: &Deps, target: &Target, entry: &Entry) -> Re
 }
 
 /// Returns the metadata of an object that cannot be converted.
-pub(crate) fn metadata_alone(entry: &Entry) -> Json {
-    partial(entry, MetaVersion::V1)
+pub(crate) fn metadata_alone(target: &Target, entry: &Entry) -> Json {
+    partial(target, entry, MetaVersion::V1)
 }
 
 /// Removes the type of an item: lists of built-in kinds name it once.
@@ -433,11 +436,11 @@ fn list_metadata(list: &List) -> Json {
 }
 
 /// Returns the metadata of a stored object in any version; nothing is converted.
-fn partial(entry: &Entry, version: MetaVersion) -> Json {
-    table::partial(&entry.object.value(entry.revision)["metadata"], version)
+fn partial(target: &Target, entry: &Entry, version: MetaVersion) -> Json {
+    table::partial(&stored_value(target, entry)["metadata"], version)
 }
 
-fn partials(list: &List, version: MetaVersion) -> Json {
-    let items: Vec<Json> = list.entries.iter().map(|entry| partial(entry, version)).collect();
-    table::partial_list(items, version, list_metadata(list))
+fn partials(target: &Target, list: &List, version: MetaVersion) -> Json {
+    let items = list.entries.iter().map(|entry| partial(target, entry, version));
+    table::partial_list(items.collect(), version, list_metadata(list))
 }

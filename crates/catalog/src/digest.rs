@@ -1,7 +1,7 @@
 //! Names derived from digests, by the algorithms of kcp.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use insula_api::{ClusterName, Json, Uid};
+use insula_api::{ClusterName, Json, ShownLabel, Uid, names::labels};
 use serde_json::json;
 use sha2::{Digest, Sha224, Sha256};
 
@@ -40,6 +40,26 @@ pub fn uid(text: &str) -> Uid {
 /// Returns the value of the label `internal.apis.kcp.io/export` for bindings of an export.
 pub fn export_label(cluster: &ClusterName, export: &str) -> String {
     base62(&format!("{cluster}:{export}"))
+}
+
+/// Returns the label of objects that a permission claim covers, by the claimed group, resource and
+/// identity. kcp hashes the claim in the form in which Go writes it, without its verbs.
+pub fn claim_label(
+    cluster: &ClusterName,
+    export: &str,
+    (group, resource, identity): (&str, &str, &str),
+) -> ShownLabel {
+    let mut claim = String::from("{");
+    if !group.is_empty() {
+        claim += &format!("\"group\":{},", json!(group));
+    }
+    claim += &format!("\"resource\":{},\"verbs\":null", json!(resource));
+    if !identity.is_empty() {
+        claim += &format!(",\"identityHash\":{}", json!(identity));
+    }
+    claim.push('}');
+    let key = format!("{}{}", labels::CLAIMED_PREFIX, export_label(cluster, export));
+    ShownLabel::new(key, base62(&claim))
 }
 
 /// Returns a name for a new logical cluster: 16 characters of base36(SHA-224(random)).
@@ -115,5 +135,30 @@ mod tests {
         assert_eq!(cluster_name(&[7; 32]).as_str().len(), 16);
         // The value that kcp computes for its second shard.
         assert_eq!(shard_hash("shard-1"), "2e1tfbst");
+    }
+
+    /// The pairs are those that kcp computes.
+    #[test]
+    fn claims_have_the_labels_of_kcp() {
+        let rows = [
+            (
+                ("root", "tenancy.kcp.io"),
+                ("", "configmaps", ""),
+                "bmCdly9xXiUpEHe3ypvDwvXMTfoVZUE92mqAQf",
+                "3QVjs6pfBjMpLEVYYhysJnroYGsQGlWm05E4qe",
+            ),
+            (
+                ("abcd1234", "my-export"),
+                ("apps", "deployments", "deadbeef"),
+                "phGj1BkmdNY3LKTrtFc1KGLYTBs8Nt50p8PIU",
+                "4CpOMiJ5JL9ZC4cG8ne7nGNQbSOEUiwZ89KHal",
+            ),
+        ];
+        for ((cluster, export), claim, key, value) in rows {
+            let cluster = ClusterName::parse(cluster).unwrap();
+            let key = format!("claimed.internal.apis.kcp.io/{key}");
+            let label = ShownLabel::new(key, value.to_owned());
+            assert_eq!(claim_label(&cluster, export, claim), label);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The rules of `metadata`, the same for every resource, with the messages of Kubernetes.
 
-use insula_api::{FieldError, FieldPath, Json, Rng};
+use insula_api::{FieldError, FieldPath, Json, Rng, names::labels::CLAIMED_PREFIX};
 use insula_catalog::{Served, ids, names};
 use serde_json::{Map, json};
 
@@ -34,9 +34,29 @@ const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid", "controller
 /// Finalizers that Kubernetes itself uses.
 const OWN_FINALIZERS: &[&str] = &[ORPHAN, FOREGROUND, "kubernetes"];
 
-/// Drops unknown fields and empty fields. A Go client drops empty fields whenever it writes the
-/// object again.
+/// Drops the labels that an object is only shown with: providers send objects back as they see
+/// them.
+pub(crate) fn drop_shown_labels(object: &mut Json) {
+    if let Some(Json::Object(metadata)) = object.get_mut("metadata") {
+        unlabel(metadata);
+    }
+}
+
+fn unlabel(metadata: &mut Map<String, Json>) {
+    let Some(Json::Object(labels)) = metadata.get_mut("labels") else {
+        return;
+    };
+    let count = labels.len();
+    labels.retain(|key, _| !key.starts_with(CLAIMED_PREFIX));
+    if labels.is_empty() && count > 0 {
+        metadata.remove("labels");
+    }
+}
+
+/// Drops unknown fields, empty fields and labels that are only shown. A Go client drops empty
+/// fields whenever it writes the object again.
 pub(crate) fn prune(metadata: &mut Map<String, Json>) {
+    unlabel(metadata);
     let empty = |value: &Json| match value {
         Json::Null => true,
         Json::Object(map) => map.is_empty(),
@@ -251,6 +271,21 @@ mod tests {
             json!({"name": "a", "labels": {}, "finalizers": [], "generateName": "", "colour": 1, "uid": null});
         prune(metadata.as_object_mut().expect("is one"));
         assert_eq!(metadata, json!({"name": "a"}));
+    }
+
+    #[test]
+    fn labels_that_are_only_shown_are_dropped() {
+        let claim = format!("{CLAIMED_PREFIX}x");
+        for (labels, want) in [
+            (json!({&*claim: "y", "a": "b"}), json!({"labels": {"a": "b"}})),
+            (json!({&*claim: "y"}), json!({})),
+            (json!({}), json!({"labels": {}})),
+            (json!("mistyped"), json!({"labels": "mistyped"})),
+        ] {
+            let mut object = json!({"metadata": {"labels": labels}});
+            drop_shown_labels(&mut object);
+            assert_eq!(object["metadata"], want);
+        }
     }
 
     #[test]

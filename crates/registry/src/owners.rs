@@ -4,7 +4,10 @@
 //! the write in the request's version, without the fields that only this server sets, and the
 //! object in the versions of its other owners.
 
-use crate::context::{By, Context};
+use crate::{
+    context::{By, Context},
+    metadata::drop_shown_labels,
+};
 use insula_api::{
     Json, Object,
     names::{annotations::ACCEPTED_ONCE, groups},
@@ -144,6 +147,7 @@ pub(crate) fn apply(
     };
     let bare = old.map(|_| Bare::take(&mut live));
     let mut config = config.clone();
+    drop_shown_labels(&mut config);
     let (asked, word) = (Bare::take(&mut config), Word::take(context.served, &mut config));
     let api_version = context.served.api_version(&context.version.name);
     let ignored = ignored(context.version, context.part, [&live, &config]);

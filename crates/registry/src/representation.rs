@@ -14,4 +14,4 @@ pub(crate) mod tests;
 pub use cache::{CACHE_BYTES_MAX, Cache, ConversionMeasures};
 pub use scheduler::{Pay, Work, Workers};
 pub(crate) use show::prefetch;
-pub use show::{Show, is_stored};
+pub use show::{Show, is_stored, stored_value};

@@ -5,7 +5,7 @@ use crate::{
     lifecycle::{LifecycleController, LifecyclePhase},
     roles::RolesAt,
 };
-use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Resources, Scope, Verb};
+use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Resources, Scope, ShownLabel, Verb};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{
     Catalog, Origin, Served,
@@ -45,6 +45,9 @@ pub struct ViaExport {
     pub user: Arc<UserInfo>,
     /// The request, as that policy judges it. Its cluster is replaced by each that is looked at.
     pub asked: Arc<Attributes>,
+    /// The label that objects of a claimed API are shown with. It says what the claim says at the
+    /// moment of the request.
+    pub label: Option<Arc<ShownLabel>>,
 }
 
 impl ViaExport {
@@ -206,6 +209,49 @@ impl Target {
     #[inline]
     pub fn is_across(&self) -> bool {
         matches!(self.view_scope, ViewScope::AllClusters(_))
+    }
+
+    /// Returns the label that objects are shown with.
+    fn label(&self) -> Option<&ShownLabel> {
+        let through = match &self.view_scope {
+            ViewScope::ViaExport(through) => through,
+            ViewScope::AllClusters(across) => match &across.by {
+                By::Provider(through) => through,
+                By::Everybody | By::Consumer(_) => return None,
+            },
+            ViewScope::Within | ViewScope::For(_) => return None,
+        };
+        through.label.as_deref()
+    }
+
+    /// Sets the label that objects are shown with.
+    pub fn show_label(&self, object: &mut Json) {
+        if let Some(label) = self.label() {
+            label.set(object);
+        }
+    }
+
+    /// Sets the same label in the text of an object that `out` ends with and that begins at
+    /// `begin`.
+    pub fn write_label(&self, out: &mut Vec<u8>, begin: usize) {
+        if let Some(label) = self.label() {
+            label.write(out, begin);
+        }
+    }
+
+    /// Appends the stored text of an object as the target shows it.
+    pub fn write_stored(&self, entry: &Entry, out: &mut Vec<u8>) {
+        let metadata = out.len() + entry.object.metadata_at();
+        entry.object.write_to(entry.revision, out);
+        if let Some(label) = self.label() {
+            label.write_at(out, metadata);
+        }
+    }
+
+    /// Returns a selector of objects as they are shown as one of stored objects.
+    pub fn stored_selector<'s>(&self, shown: &'s LabelSelector) -> Cow<'s, LabelSelector> {
+        self.label()
+            .map_or(Cow::Borrowed(shown), |label| label.stored_selector(shown))
     }
 
     /// Returns true for a target that is every resource of its name.

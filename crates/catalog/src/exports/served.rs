@@ -2,14 +2,14 @@
 //! bindings to the export.
 
 use crate::{
-    Api, Catalog, Origin, Served, bundle,
+    Api, Catalog, Origin, Served, bundle, digest,
     exports::{
         Denied, ExportName, ExportView, Grant, is_identity_of,
-        offer::{ExportOffer, Offered},
+        offer::{ExportOffer, Offered, Terms},
     },
     ids, indexes,
 };
-use insula_api::{ClusterName, ObjectKey, Scope};
+use insula_api::{ClusterName, ObjectKey, Scope, ShownLabel};
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -91,6 +91,23 @@ impl ExportName {
     pub fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
         let spec = self.spec(snapshot);
         spec.is_some_and(|spec| !spec.offer.identity.is_empty() && *spec.offer.identity == *served.identity)
+    }
+
+    /// Returns the label of the objects of a claimed API, as the export's provider sees them. The
+    /// export's own API has none, and bindings have a label of their own.
+    pub fn claim_label(&self, snapshot: &Snapshot, served: &Served) -> Option<ShownLabel> {
+        let id = served.resource_id();
+        if id == ids::apibindings() || self.owns(snapshot, served) {
+            return None;
+        }
+        let spec = self.spec(snapshot)?;
+        // Built-in kinds may be claimed with the identity of an export of `root`.
+        let is_meant = |claim: &&Terms| {
+            claim.covers(&id.group, &id.resource) && (id.identity.is_empty() || *claim.identity == *id.identity)
+        };
+        let claim = spec.offer.claims.iter().find(is_meant)?;
+        let named = (&*claim.group, &*claim.resource, &*claim.identity);
+        Some(digest::claim_label(&self.cluster, &self.name, named))
     }
 
     fn offered(

@@ -59,6 +59,7 @@ pub(super) fn check(
         verb: None,
         user: Arc::new(user.clone()),
         asked: Arc::new(attributes.clone()),
+        label: None,
     };
     let grant = match SUBRESOURCES.contains(&&*attributes.subresource) && !is_system_status {
         true => through.right(&scope.snapshot, cluster, request),
@@ -107,11 +108,12 @@ pub(super) fn resolve(
     request: &Resolution<'_>,
 ) -> Result<Option<ResolvedResource>, Refusal> {
     let (catalog, snapshot) = (&registry.catalog, &scope.snapshot);
-    let through = ViaExport {
+    let mut through = ViaExport {
         export: export.clone(),
         verb: request.verb,
         user: request.user.clone(),
         asked: request.attributes.clone(),
+        label: None,
     };
     let access = AccessRequest {
         group: &path.group,
@@ -126,19 +128,25 @@ pub(super) fn resolve(
             let refusal = NotShown::Denied(Denied::Policy.why().into());
             return Err(refusal.refusal(request.user, request.attributes));
         }
-        return Ok(served.map(|served| ResolvedResource {
-            cluster: export.cluster.clone(),
-            served,
-            view_scope: AllClusters::consumers(through),
+        return Ok(served.map(|served| {
+            through.label = export.claim_label(snapshot, &served).map(Arc::new);
+            ResolvedResource {
+                cluster: export.cluster.clone(),
+                served,
+                view_scope: AllClusters::consumers(through),
+            }
         }));
     };
     let denied = |denied: Denied| NotShown::Denied(denied.why().into()).refusal(request.user, request.permitted);
     let grant = through.right(snapshot, cluster, access).map_err(denied)?;
     let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &grant);
-    Ok(served.map_err(denied)?.map(|served| ResolvedResource {
-        cluster: cluster.clone(),
-        served,
-        view_scope: ViewScope::ViaExport(through),
+    Ok(served.map_err(denied)?.map(|served| {
+        through.label = export.claim_label(snapshot, &served).map(Arc::new);
+        ResolvedResource {
+            cluster: cluster.clone(),
+            served,
+            view_scope: ViewScope::ViaExport(through),
+        }
     }))
 }
 

@@ -10,7 +10,7 @@ use insula_access::Target;
 use insula_api::{Json, measure::TRACE};
 use insula_catalog::{
     Error, Result,
-    stored::{passes_through, stored_value, value},
+    stored::{self, passes_through, value},
 };
 use insula_store::Entry;
 use std::{collections::VecDeque, sync::Arc};
@@ -19,6 +19,14 @@ use tracing::Instrument;
 /// Returns true if a target shows an object as it is stored.
 pub fn is_stored(target: &Target, entry: &Entry) -> bool {
     passes_through(&target.serving(&entry.key), entry, &target.version)
+}
+
+/// Returns the stored JSON of an object in any version, with its resourceVersion, as a target shows
+/// it.
+pub fn stored_value(target: &Target, entry: &Entry) -> Json {
+    let mut value = stored::stored_value(entry);
+    target.show_label(&mut value);
+    value
 }
 
 /// A stream of objects as clients of the target's version see them. Callers stop at the first
@@ -56,11 +64,19 @@ where
         let Some(entry) = self.entries.next() else {
             return Ok(());
         };
-        let (served, version) = (&*self.target.serving(&entry.key), &self.target.version);
-        if passes_through(served, entry, version) {
-            entry.object.write_to(entry.revision, out);
+        if is_stored(self.target, entry) {
+            self.target.write_stored(entry, out);
             return Ok(());
         }
+        let begin = out.len();
+        self.append_converted(entry, out).await?;
+        self.target.write_label(out, begin);
+        Ok(())
+    }
+
+    /// Appends the conversion of an object.
+    async fn append_converted(&mut self, entry: &'a Entry, out: &mut Vec<u8>) -> Result<()> {
+        let (served, version) = (&*self.target.serving(&entry.key), &self.target.version);
         // Every read calls the webhook, as in Kubernetes. Only watches keep its responses.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
@@ -88,10 +104,9 @@ where
         let Some(entry) = self.entries.clone().next() else {
             return Ok(Json::Null);
         };
-        let version = &self.target.version;
-        if passes_through(&self.target.serving(&entry.key), entry, version) {
+        if is_stored(self.target, entry) {
             self.entries.next();
-            return Ok(stored_value(entry));
+            return Ok(stored_value(self.target, entry));
         }
         let mut bytes = Vec::new();
         self.append(&mut bytes).await?;

@@ -4,11 +4,16 @@
 use super::{Cache, Show, Work, Workers};
 use crate::{Change, Deps, FieldValidation, SentKeys, WriteOptions, verbs};
 use futures_util::{FutureExt, future::join};
-use insula_access::Target;
-use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
+use insula_access::{
+    Target,
+    view::{ViaExport, ViewScope},
+};
+use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, ShownLabel, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{
-    Origin, Part, Result, Served, compile, ids,
+    Origin, Part, Result, Served, compile,
+    exports::ExportName,
+    ids,
     registration::{DefinitionKind, DefinitionName},
 };
 use insula_store::{Entry, MemoryStore, Store, Txn, Write};
@@ -178,6 +183,48 @@ fn a_piece_is_converted_where_it_is_asked_for_and_more_by_workers_in_order() {
         all(1_000)
     );
     assert_eq!(cache.conversions(), before, "all are kept");
+}
+
+#[test]
+fn objects_of_a_claim_are_shown_with_its_label_by_one_conversion() {
+    let served = served();
+    let (cache, plain) = (Arc::new(Cache::default()), target(&served, "one"));
+    let label = ShownLabel::new("claimed/by".into(), "a".into());
+    let export = ExportName {
+        cluster: plain.cluster.clone(),
+        name: "engines".into(),
+    };
+    let through = ViaExport {
+        export,
+        verb: None,
+        user: Arc::default(),
+        asked: Arc::default(),
+        label: Some(Arc::new(label)),
+    };
+    let through_claim = |target: &Target| {
+        let mut target = target.clone();
+        target.view_scope = ViewScope::ViaExport(through.clone());
+        target
+    };
+    let claimed = through_claim(&plain);
+    let many = entries(&plain, 40);
+    let labels = |target: &Target| -> Vec<Json> {
+        let mut shown = Show::new(&cache, target, many.iter());
+        let values = many.iter().map(|_| {
+            let mut out = Vec::new();
+            shown.append(&mut out).now_or_never().expect("at once").expect("shows");
+            serde_json::from_slice::<Json>(&out).expect("JSON")["metadata"]["labels"].take()
+        });
+        values.collect()
+    };
+    assert_eq!(labels(&claimed), vec![json!({"claimed/by": "a"}); 40]);
+    assert_eq!(cache.conversions(), 40);
+    assert_eq!(labels(&plain), vec![Json::Null; 40], "the label is nobody else's");
+    assert_eq!(labels(&claimed), vec![json!({"claimed/by": "a"}); 40]);
+    assert_eq!(cache.conversions(), 40, "all are kept");
+    let stored = Target::for_the_server(plain.cluster.clone(), served, "v1".into());
+    assert_eq!(labels(&through_claim(&stored)), vec![json!({"claimed/by": "a"}); 40]);
+    assert_eq!(cache.conversions(), 40, "stored objects need none");
 }
 
 #[test]

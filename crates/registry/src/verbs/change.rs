@@ -9,6 +9,7 @@ use crate::{
     context::{By, Context},
     deps::Deps,
     draft::Draft,
+    metadata::drop_shown_labels,
     metadata_only, migrate, owners, prepare,
 };
 use insula_access::Target;
@@ -69,11 +70,12 @@ pub(super) fn changed(
     let (mut new, patched) = match change {
         Change::Replace(new) => (new.clone(), false),
         Change::Patch(patch) => {
-            let seen = match stored::value(&target.served, old, &version.name) {
+            let mut seen = match stored::value(&target.served, old, &version.name) {
                 Ok(seen) => seen,
                 Err(unreadable) if target.served.api.webhook.is_some() => return Err(unreadable),
                 Err(unreadable) => return changed_metadata(deps, &context, admission, old, patch, unreadable),
             };
+            target.show_label(&mut seen);
             let new = patch(&seen)?;
             check_patched(target, name, &new)?;
             warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
@@ -88,6 +90,7 @@ pub(super) fn changed(
         }
     };
     check_identity(target, name, &new, old, patched)?;
+    drop_shown_labels(&mut new);
     if part == Part::Main && is_stuck(target, old) && admit::mutations(deps, admission).is_none() {
         let seen = stored::value(&target.served, old, &version.name)?;
         if metadata_only::is_one(&context, &new, &seen) {
@@ -122,7 +125,12 @@ fn changed_metadata(
 ) -> Result<Draft> {
     let Admission { target, part, name, .. } = *admission;
     let seen = metadata_only::seen(context, old);
-    let Ok(new) = patch(&seen) else { return Err(unreadable) };
+    let mut shown = seen.clone();
+    target.show_label(&mut shown);
+    let Ok(mut new) = patch(&shown) else {
+        return Err(unreadable);
+    };
+    drop_shown_labels(&mut new);
     let fits = part == Part::Main && metadata_only::is_one(context, &new, &seen);
     if !fits || admit::mutations(deps, admission).is_some() {
         return Err(unreadable);

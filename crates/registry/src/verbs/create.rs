@@ -14,7 +14,7 @@ use crate::{
     draft::Draft,
     ended,
     heavy::{self, WriteTurn},
-    prepare,
+    metadata, prepare,
 };
 use insula_access::Target;
 use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota, storage_limit};
@@ -80,12 +80,13 @@ pub async fn create(deps: &Deps, target: &Target, body: Json, options: &WriteOpt
 pub(super) async fn create_owned(
     deps: &Deps,
     target: &Target,
-    body: Json,
+    mut body: Json,
     options: &WriteOptions<'_>,
     by: By<'_>,
     budget: &WriteBudget,
 ) -> Result<Written> {
     check_type(target, &body)?;
+    metadata::drop_shown_labels(&mut body);
     let unknown = check_fields(target, &body, options, UnknownFields::Create)?;
     // Kubernetes' store refuses it, which a dry run does not reach.
     if !options.dry_run {

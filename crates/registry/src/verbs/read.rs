@@ -36,14 +36,16 @@ pub(super) fn get_stored(deps: &Deps, snapshot: &Snapshot, target: &Target, name
         .ok_or_else(|| built_in_rbac::absent(target, name))
 }
 
-/// Returns an object in the target's version, and calls its conversion webhook if it has one.
+/// Returns an object as the target shows it, and calls its conversion webhook if it has one.
 ///
 /// # Errors
 /// The object cannot be converted, or its webhook failed.
 pub async fn show(deps: &Deps, target: &Target, entry: &Entry) -> Result<Json> {
     let target = calls::attach(deps, target);
     prefetch(&target, std::iter::once(entry)).await;
-    stored::value(&target.serving(&entry.key), entry, &target.version)
+    let mut value = stored::value(&target.serving(&entry.key), entry, &target.version)?;
+    target.show_label(&mut value);
+    Ok(value)
 }
 
 /// Returns a page of objects as they are. For a token of an older revision, see [`list_at`].
@@ -79,7 +81,7 @@ pub async fn list_at(
     let after = token.as_ref().map(|token| token.start_key(target)).transpose()?;
     let limit = if options.limit == 0 { usize::MAX } else { options.limit };
     let selectors = Selectors {
-        labels: &options.labels,
+        labels: &target.stored_selector(&options.labels),
         fields: &options.fields,
     };
     let (mut entries, mut more) = (Vec::new(), false);

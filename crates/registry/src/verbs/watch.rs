@@ -14,7 +14,7 @@ use insula_access::{
 use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, Revision};
 use insula_catalog::{Error, Result, ids};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
-use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 
 /// Maximum events in one batch of the initial state.
 const INITIAL_CHUNK: usize = 500;
@@ -207,7 +207,10 @@ pub fn watch_after(deps: &Deps, after: Revision, target: &Target, options: Watch
     Ok(watch)
 }
 
-fn begin(deps: &Deps, after: Revision, target: &Target, options: WatchOptions) -> Result<Watch> {
+fn begin(deps: &Deps, after: Revision, target: &Target, mut options: WatchOptions) -> Result<Watch> {
+    if let Cow::Owned(labels) = target.stored_selector(&options.labels) {
+        options.labels = labels;
+    }
     let target = calls::attach_shared(deps, target).into_owned();
     let cursor = deps.store.watch(target.scope(), after).map_err(gone)?;
     let sighted = Sighted::after_revision(&*deps.store, &target, after).map_err(gone)?;
