@@ -12,7 +12,7 @@ use crate::{
     negotiate::{self, Format},
     protobuf::{self, ProtobufError},
 };
-use build::{Build, Notes};
+use build::{Build, Notes, WholeFloats, store_as_integers};
 use go_error::{go_json_error, number_beyond};
 use insula_api::{Json, Timestamp};
 use insula_catalog::Error;
@@ -68,7 +68,7 @@ impl BodyKeys {
     pub fn visit(&self, meet: &dyn Fn(&str)) {
         if let Some(document) = &self.document {
             // The body was decoded before.
-            let _ = build_json(document, &Notes::with_visitor(meet));
+            let _ = build_json(document, &Notes::with_visitor(meet), WholeFloats::Integers);
         }
     }
 
@@ -138,11 +138,16 @@ pub fn duplicates(bytes: &[u8]) -> Vec<String> {
 }
 
 fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
+    read_with(bytes, format, WholeFloats::Integers)
+}
+
+/// Reads a body. YAML becomes JSON before Go decodes it, in which whole floats have no point.
+fn read_with(bytes: &[u8], format: Format, whole: WholeFloats) -> Result<Decoded, DecodeError> {
     if bytes.len() > BODY_BYTES_MAX {
         return Err(DecodeError::TooLarge);
     }
     match format {
-        Format::Json => decode_json(bytes),
+        Format::Json => decode_json(bytes, whole),
         Format::Yaml => decode_yaml(bytes),
         Format::Protobuf => Ok(Decoded {
             value: protobuf::decode(bytes)?,
@@ -184,7 +189,11 @@ impl Expected<'_> {
 /// 400 in Kubernetes' words, 413.
 pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Result<Decoded, Refusal> {
     let kind = expected.kind;
-    let mut decoded = read(bytes, format).map_err(|error| match error {
+    let whole = match expected.structure {
+        Some(_) => WholeFloats::Floats,
+        None => WholeFloats::Integers,
+    };
+    let mut decoded = read_with(bytes, format, whole).map_err(|error| match error {
         DecodeError::Number(_) => {
             let meta: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
             not_handled(kind, (&meta.kind, &meta.api_version), &error.to_string())
@@ -204,6 +213,9 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
         }
     })?;
     complete(&mut decoded.value, expected, |_| bytes.to_vec())?;
+    if whole == WholeFloats::Floats {
+        store_as_integers(&mut decoded.value);
+    }
     Ok(decoded)
 }
 
@@ -329,19 +341,20 @@ fn summary(bytes: &[u8]) -> String {
     }
 }
 
-fn decode_json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+fn decode_json(bytes: &[u8], whole: WholeFloats) -> Result<Decoded, DecodeError> {
     let notes = Notes::default();
-    let value = build_json(bytes, &notes)?;
+    let value = build_json(bytes, &notes, whole)?;
     Ok(Decoded {
         value,
         duplicates: notes.take_duplicates(),
     })
 }
 
-fn build_json(bytes: &[u8], notes: &Notes<'_>) -> Result<Json, DecodeError> {
+fn build_json(bytes: &[u8], notes: &Notes<'_>, whole: WholeFloats) -> Result<Json, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     Build {
         notes,
+        whole,
         depth: 0,
         depth_max: DEPTH_MAX,
     }
@@ -390,6 +403,7 @@ fn build_yaml(bytes: &[u8], notes: &Notes<'_>) -> Result<Json, DecodeError> {
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
         Build {
             notes,
+            whole: WholeFloats::Integers,
             depth: 0,
             depth_max: YAML_DEPTH_MAX,
         }

@@ -94,12 +94,44 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// Builds a value. Numbers are as in Go: an `int64` where they fit one, else a float; `1.0` is `1`.
+/// The form of whole numbers that are written with a point or an exponent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WholeFloats {
+    /// Integers, as which Kubernetes reads them again from what it stores.
+    Integers,
+    /// Floats, as Go decodes them: no integer of a struct takes one.
+    Floats,
+}
+
+/// Builds a value. Numbers are as in Go: an `int64` where they fit one, else a float.
 #[derive(Clone, Copy)]
 pub(super) struct Build<'a> {
     pub(super) notes: &'a Notes<'a>,
+    pub(super) whole: WholeFloats,
     pub(super) depth: usize,
     pub(super) depth_max: usize,
+}
+
+/// Returns the integer that a float is read as again from what Go writes: `1.0` is written `1`. Of
+/// floats above `MAX_SAFE` Kubernetes makes integers, too, but no field of an integer takes them.
+fn integer(float: f64) -> Option<i64> {
+    /// The largest integer up to which floats hold all integers.
+    const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
+    (float.fract() == 0.0 && float.abs() <= MAX_SAFE).then_some(float as i64)
+}
+
+/// Turns whole floats into [`WholeFloats::Integers`].
+pub(super) fn store_as_integers(value: &mut Json) {
+    match value {
+        Json::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(integer) {
+                *value = Json::Number(whole.into());
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(store_as_integers),
+        Json::Object(map) => map.values_mut().for_each(store_as_integers),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
+    }
 }
 
 impl Build<'_> {
@@ -157,10 +189,8 @@ impl<'de> Visitor<'de> for Build<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Json, E> {
-        /// Floats below this that are whole are exact integers.
-        const WHOLE_MAX: f64 = 1e15;
-        if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
-            return Ok(Json::Number((value as i64).into()));
+        if let (WholeFloats::Integers, Some(whole)) = (self.whole, integer(value)) {
+            return Ok(Json::Number(whole.into()));
         }
         Number::from_f64(value)
             .map(Json::Number)

@@ -148,6 +148,69 @@ fn numbers_are_what_go_makes_of_them() {
     );
 }
 
+/// The rows are those for which a program in Go, by apimachinery's `util/json` and the validator of
+/// definitions, printed that a field of type integer takes the number, and what was stored.
+#[test]
+fn whole_floats_are_the_integers_that_go_stores() {
+    let rows = [
+        ("1.0", 1),
+        ("-0.0", 0),
+        ("-1.0", -1),
+        ("1e0", 1),
+        ("10e-1", 1),
+        ("1E2", 100),
+        ("1e-400", 0),
+        ("100000000.0", 100_000_000),
+        ("3000000000.0", 3_000_000_000),
+        ("1e15", 1_000_000_000_000_000),
+        ("9007199254740991.0", 9_007_199_254_740_991),
+        ("9007199254740993", 9_007_199_254_740_993),
+        ("-9223372036854775808", i64::MIN),
+    ];
+    for (text, want) in rows {
+        let decoded = decode(text.as_bytes(), Format::Json).expect("decodes");
+        assert_eq!(decoded.value, json!(want), "{text}");
+    }
+    for text in [
+        "9007199254740992.0",
+        "1e16",
+        "9223372036854775808",
+        "1e300",
+        "1.5",
+        "1.0000000000000002",
+    ] {
+        let decoded = decode(text.as_bytes(), Format::Json).expect("decodes");
+        assert!(decoded.value.is_f64(), "{text}");
+        assert_eq!(decoded.value.as_f64(), text.parse().ok(), "{text}");
+    }
+}
+
+/// Go decodes its own kinds into structs, whose integers take no point.
+#[test]
+fn integers_of_structs_take_no_floats() {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties":
+        {"replicas": {"type": "integer", "format": "int32"}, "share": {"type": "number"}}}}});
+    let schema = Structural::parse_trusted(&schema).expect("a schema");
+    let expected = Expected {
+        structure: Some(&schema),
+        ..WIDGET
+    };
+    let decoded = |spec: &str| {
+        let body = format!("{{\"apiVersion\": \"g.io/v1\", \"kind\": \"Widget\", \"spec\": {spec}}}");
+        decode_object(body.as_bytes(), Format::Json, expected).map(|decoded| decoded.value["spec"].clone())
+    };
+    assert_eq!(decoded(r#"{"replicas": 3}"#).expect("fits"), json!({"replicas": 3}));
+    assert_eq!(decoded(r#"{"share": 2.0}"#).expect("fits"), json!({"share": 2}));
+    let refused = decoded(r#"{"replicas": 3.0}"#).expect_err("does not fit").to_string();
+    assert!(
+        refused.contains("json: cannot unmarshal number 3.0 into Go struct field"),
+        "{refused}"
+    );
+    let yaml = "{apiVersion: g.io/v1, kind: Widget, spec: {replicas: 3.0}}";
+    let decoded = decode_object(yaml.as_bytes(), Format::Yaml, expected).expect("becomes JSON without a point");
+    assert_eq!(decoded.value["spec"], json!({"replicas": 3}));
+}
+
 #[test]
 fn bombs_stop_early() {
     let deep = "[".repeat(100_000);

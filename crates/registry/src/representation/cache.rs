@@ -6,6 +6,7 @@ use insula_access::Target;
 use insula_api::{
     Json, Object,
     measure::{Counter, TopCounts},
+    write_json,
 };
 use insula_catalog::{Error, Result, Served, metering::Metering, stored::value};
 use insula_store::Entry;
@@ -167,9 +168,9 @@ impl Cache {
 
 /// Returns the JSON of an object without spare capacity, because the cache may keep it for long.
 pub(super) fn encode(value: &Json) -> Result<Bytes> {
-    serde_json::to_vec(value)
-        .map(|bytes| Bytes::from(bytes.into_boxed_slice()))
-        .map_err(|error| Error::Internal(error.to_string()))
+    let mut bytes = Vec::new();
+    write_json(value, &mut bytes).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(Bytes::from(bytes.into_boxed_slice()))
 }
 
 /// The cache key of an object in a version. It identifies the object by its address. A dry run and
