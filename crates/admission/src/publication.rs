@@ -19,7 +19,9 @@ pub use compatible::review;
 pub use contents::{has_same_contents, is_accepted, updated};
 pub use diff::{Difference, differences};
 pub use draft::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
-pub use effects::{Acceptance, Effect, Effects, Serving, Times, add as add_effects, is_open, unaccepted, unanswered};
+pub use effects::{
+    Acceptance, Effect, Effects, NewVersions, Serving, Times, add as add_effects, is_open, unaccepted, unanswered,
+};
 pub use lint::{Finding, Severity, lint};
 pub use manifest::{Manifest, without_rules};
 pub use plan::{

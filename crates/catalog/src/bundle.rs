@@ -3,16 +3,17 @@
 //! Admission compiles a bundle to find its errors before the schema is stored. The binding
 //! reconciler stores it.
 
-use crate::ids;
+use crate::{ResourceRoute, ids};
 use insula_api::{FieldError, FieldPath, Json, names::annotations::MADE_AS};
+use insula_store::Snapshot;
 use serde_json::{Map, json};
 use std::sync::LazyLock;
 
 /// Annotation of a schema that its bundle keeps.
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// The rules of a bundle that serves a definition while its rules wait.
-pub static NO_RULES: LazyLock<Json> = LazyLock::new(|| json!({"conversions": []}));
+/// The rules of a bundle that serves a definition without rules.
+static NO_RULES: LazyLock<Json> = LazyLock::new(|| json!({"conversions": []}));
 
 /// Returns the bundle of an APIResourceSchema and, if there is one, of the APIConversion with the
 /// same name.
@@ -59,6 +60,31 @@ pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
         bundle["status"] = json!({"acceptedNames": accepted});
     }
     bundle
+}
+
+/// Returns the bundle of a CustomResourceDefinition that has no rules in force: what is served on
+/// while it waits for some. It loses nothing, so what is written meanwhile is whole afterwards.
+pub fn without_rules(definition: &Json) -> Json {
+    of_definition(definition, &json!({"spec": *NO_RULES}))
+}
+
+/// Returns false for a bundle that serves a definition without rules.
+pub fn has_rules(bundle: &Json) -> bool {
+    bundle["rules"] != *NO_RULES
+}
+
+/// Returns the bundle that is to serve a definition without rules. `None` if the definition serves
+/// itself, as in Kubernetes: no bundle ever has, its rules were deleted when it had no objects, or
+/// it has a webhook.
+pub fn kept(snapshot: &Snapshot, route: &ResourceRoute, definition: &Json) -> Option<Json> {
+    let present = snapshot.get(&ids::bundle(route.bundle.as_ref()?))?;
+    let is_kept = !has_rules(&present.object.body_value()) && !has_webhook(definition);
+    is_kept.then(|| without_rules(definition))
+}
+
+/// Returns true if a webhook converts between the versions of a definition without rules.
+pub fn has_webhook(definition: &Json) -> bool {
+    definition["spec"]["conversion"]["strategy"] == "Webhook"
 }
 
 /// The fields of a bundle that serve.

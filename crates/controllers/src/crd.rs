@@ -4,6 +4,7 @@
 pub(crate) mod decide;
 pub(crate) mod group;
 pub(crate) mod names;
+mod unruled;
 pub(crate) mod world;
 
 #[cfg(test)]

@@ -8,8 +8,13 @@
 //! tries only the objects that were written since. An object that is written between the last slice
 //! and the commit that changes the route may still not fit. Then reads of that one object fail, and
 //! it can be deleted.
+//!
+//! A definition without rules is tried in the same slices, for what its new versions do not show.
 
+use insula_access::WorkspaceNames;
+use insula_admission::publication::NewVersions;
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
+use insula_auth::UserInfo;
 use insula_catalog::Api;
 use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
@@ -49,6 +54,8 @@ pub(crate) struct Failure {
     counts: BTreeMap<ClusterName, usize>,
     first: Option<(ObjectKey, Revision)>,
     why: String,
+    /// End of the verdict, where more than the first object decides.
+    until: Option<Timestamp>,
     /// Message for the provider of the API: workspaces, counts and the first object.
     pub(crate) provider_message: String,
 }
@@ -58,6 +65,9 @@ enum Run {
     /// Unfinished: the last object tried, the failures so far, the time of the last slice, and the
     /// revision at the beginning.
     Unfinished(ObjectKey, Box<Failure>, Timestamp, Revision),
+    /// Unfinished, for the new versions of a definition: the last object examined, what was found,
+    /// and the time of the last slice.
+    Examining(ObjectKey, Box<NewVersions>, Timestamp),
     /// Finished without a failure: the time, and the revision at which everything fitted.
     Passed(Timestamp, Revision),
     /// Finished with failures.
@@ -87,6 +97,31 @@ impl Gate {
         self.resume(key, |known| advance(trial, snapshot, now, known))
     }
 
+    /// Begins or continues, by one slice, to look for what new versions of a definition do not show
+    /// of its objects. `generation` names both states of it and what is accepted.
+    pub(crate) fn examine(
+        &self,
+        (generation, scope): (u64, &Scope),
+        begin: impl FnOnce() -> Option<NewVersions>,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Verdict {
+        let examined = |known| match known {
+            Some(Run::Failed(failure)) if failure.stands(snapshot) && failure.is_valid(now) => {
+                (Run::Failed(failure.clone()), Verdict::Blocked(failure))
+            }
+            Some(Run::Examining(after, versions, when)) if now.since(when) <= VALID_SECONDS => {
+                examine((scope, snapshot), now, (Some(after), versions))
+            }
+            // One that passed passes at once: its versions are served then.
+            _ => match begin() {
+                Some(versions) => examine((scope, snapshot), now, (None, versions.into())),
+                None => (Run::Passed(now, snapshot.revision()), Verdict::Open),
+            },
+        };
+        self.resume((generation, scope.prefix()), examined)
+    }
+
     /// Takes a dry run out, lets `advance` continue it, and puts it back. The gate is not locked
     /// meanwhile: a slice is long, and the runs of other resources are independent of it.
     fn resume(&self, key: RunKey, advance: impl FnOnce(Option<Run>) -> (Run, Verdict)) -> Verdict {
@@ -98,8 +133,9 @@ impl Gate {
         }
         match (runs.get(&key), &run) {
             // Another reconciliation began the same dry run meanwhile, and is ahead.
-            (Some(Run::Passed(..) | Run::Failed(_)), Run::Unfinished(..)) => {}
+            (Some(Run::Passed(..) | Run::Failed(_)), Run::Unfinished(..) | Run::Examining(..)) => {}
             (Some(Run::Unfinished(ahead, ..)), Run::Unfinished(after, ..)) if ahead > after => {}
+            (Some(Run::Examining(ahead, ..)), Run::Examining(after, ..)) if ahead > after => {}
             _ => drop(runs.insert(key, run)),
         }
         verdict
@@ -137,6 +173,41 @@ fn advance(trial: &Trial<'_>, snapshot: &Snapshot, now: Timestamp, known: Option
             outcome(failure, now, snapshot.revision())
         }
     }
+}
+
+/// Examines the next slice of a definition's objects.
+fn examine(
+    (scope, snapshot): (&Scope, &Snapshot),
+    now: Timestamp,
+    (after, mut versions): (Option<ObjectKey>, Box<NewVersions>),
+) -> (Run, Verdict) {
+    // The names are those of the definition's own workspace.
+    let names = WorkspaceNames::new(snapshot, &UserInfo::default());
+    let (mut examined, mut last) = (0, None);
+    snapshot.for_each_after(scope, after.as_ref(), |entry| {
+        if examined == SLICE {
+            return ControlFlow::Break(());
+        }
+        examined += 1;
+        versions.examine(&names, entry);
+        last = Some(entry.key.clone());
+        ControlFlow::Continue(())
+    });
+    if let Some(last) = last.filter(|_| examined == SLICE) {
+        return (Run::Examining(last, versions, now), Verdict::Trying);
+    }
+    let Some(effect) = versions.open() else {
+        return (Run::Passed(now, snapshot.revision()), Verdict::Open);
+    };
+    let failure = Arc::new(Failure {
+        counts: BTreeMap::new(),
+        first: versions.first().cloned(),
+        why: effect.to_string(),
+        // Another object can take the number of them below the one that is accepted.
+        until: versions.is_counted().then_some(Timestamp(now.0 + VALID_SECONDS)),
+        provider_message: format!("{}: {effect}", effect.waits()),
+    });
+    (Run::Failed(failure.clone()), Verdict::Blocked(failure))
 }
 
 fn outcome(mut failure: Box<Failure>, when: Timestamp, at: Revision) -> (Run, Verdict) {
@@ -198,6 +269,11 @@ impl Failure {
             snapshot.get(key).is_some_and(|entry| entry.revision == *revision)
         };
         self.first.as_ref().is_some_and(still)
+    }
+
+    /// Returns true before the end of the verdict.
+    fn is_valid(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| until.since(now) > 0)
     }
 
     /// Writes the message for the provider, who may not enter the workspaces of tenants: it names

@@ -298,6 +298,12 @@ impl Bundle {
         from == to || same_shape(a.root(), b.root()) && !self.hops(from, to).any(|hop| hop.ruled)
     }
 
+    /// Returns true if a version has the fields and the structure of a version of another bundle.
+    pub fn has_shape_of(&self, version: &str, (other, of): (&Bundle, &str)) -> bool {
+        let schemas = (self.schema(version), other.schema(of));
+        matches!(schemas, (Some(own), Some(others)) if same_shape(own.root(), others.root()))
+    }
+
     /// Returns the name of the storage version.
     pub fn storage(&self) -> &str {
         &self.versions[self.storage].name

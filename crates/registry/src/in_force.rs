@@ -4,9 +4,9 @@
 
 use crate::Deps;
 use futures_util::future::{BoxFuture, select};
-use insula_api::{Json, ObjectKey, Scope};
+use insula_api::{Json, ObjectKey, Scope, condition};
 use insula_catalog::{ResourceRoute, bundle, ids, parts};
-use insula_store::Snapshot;
+use insula_store::{Entry, Snapshot};
 use std::pin::pin;
 
 /// Returns the wait until a write of a definition or an APIConversion is in force, or has been
@@ -38,10 +38,13 @@ async fn wait(deps: &Deps, key: &ObjectKey) {
         let bundles = deps
             .store
             .watch(Scope::everywhere(ids::bundle("").resource), snapshot.revision());
-        let (Ok(mut routes), Ok(mut bundles)) = (routes, bundles) else {
+        let own = Scope::cluster(definitions.clone(), key.cluster.clone());
+        let own = deps.store.watch(own, snapshot.revision());
+        let (Ok(mut routes), Ok(mut bundles), Ok(mut own)) = (routes, bundles, own) else {
             continue;
         };
-        select(pin!(routes.next()), pin!(bundles.next())).await;
+        let (routes, bundles) = (pin!(routes.next()), pin!(bundles.next()));
+        select(select(routes, bundles), pin!(own.next())).await;
     }
 }
 
@@ -61,21 +64,42 @@ fn is_pending(deps: &Deps, snapshot: &Snapshot, definition: &ObjectKey) -> bool 
     let Some(route) = snapshot.get(&route) else {
         return false;
     };
-    let serving = route.object.parsed(ResourceRoute::read).bundle.clone();
+    let route = route.object.parsed(ResourceRoute::read);
+    let serving = route.bundle.as_ref();
+    let present_of = |wanted: &Json| {
+        let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+        (
+            snapshot.get(&ids::bundle(name)),
+            serving.is_some_and(|serving| **serving == *name),
+        )
+    };
     let Some(rules) = parts::joined(snapshot, &definition.cluster, &definition.name) else {
-        return serving.is_some();
+        let Some(wanted) = bundle::kept(snapshot, &route, &value) else {
+            return serving.is_some();
+        };
+        let (present, is_serving) = present_of(&wanted);
+        let serves = |present: Entry| is_serving && bundle::is_same(&present.object.body_value(), &wanted);
+        return !present.is_some_and(serves) && !waits(&value);
     };
     let wanted = bundle::of_definition(&value, &rules);
-    let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
-    let present = snapshot.get(&ids::bundle(name));
+    let (present, is_serving) = present_of(&wanted);
     let fits = deps
         .catalog
         .successor(&wanted, present.as_ref().map(|present| &*present.object));
     match fits {
         Ok(_) => {
-            let serves = |present: &insula_store::Entry| bundle::is_same(&present.object.body_value(), &wanted);
-            serving.as_deref() != Some(name) || !present.as_ref().is_some_and(serves)
+            let serves = |present: &Entry| bundle::is_same(&present.object.body_value(), &wanted);
+            !is_serving || !present.as_ref().is_some_and(serves)
         }
         Err(_) => serving.is_none() && text("/spec/conversion/strategy") != "Webhook",
     }
+}
+
+/// Returns true for a definition of which the reconciler has said that it waits for rules, in the
+/// state in which it is.
+fn waits(definition: &Json) -> bool {
+    let judged = condition(definition, "RolledOut");
+    judged.is_some_and(|judged| {
+        judged["status"] == "False" && judged["observedGeneration"] == definition["metadata"]["generation"]
+    })
 }

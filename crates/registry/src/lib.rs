@@ -31,6 +31,7 @@ pub mod retire;
 pub mod rewrite;
 pub mod servers;
 pub mod undelete;
+mod unruled;
 mod uses;
 pub mod verbs;
 

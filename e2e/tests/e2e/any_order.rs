@@ -2,6 +2,8 @@
 //! come: what comes early waits, what was served before is served on, and a change is in force with
 //! its answer.
 
+mod first_rules;
+
 use insula_e2e::{Answer, Client, shared, until, workspace};
 use serde_json::{Value, json};
 

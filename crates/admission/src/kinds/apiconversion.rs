@@ -218,5 +218,5 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
 /// Returns true unless a bundle serves without rules, as one does whose rules wait.
 fn has_rules(review: &Review<'_>, bundle: &str) -> bool {
     let bundle = review.snapshot.get(&ids::bundle(bundle));
-    bundle.is_some_and(|bundle| bundle.object.body_value()["rules"] != *bundle::NO_RULES)
+    bundle.is_some_and(|bundle| bundle::has_rules(&bundle.object.body_value()))
 }

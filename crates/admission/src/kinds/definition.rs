@@ -8,10 +8,10 @@ use crate::{
         trial,
         usage::Usage,
     },
-    publication::Acceptance,
+    publication::{Acceptance, NewVersions},
 };
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
-use insula_catalog::{Api, Error, Result, bundle, ids, parts};
+use insula_catalog::{Api, Error, ResourceRoute, Result, bundle, ids, parts};
 use std::sync::Arc;
 
 pub(super) const RULES: Rules = Rules {
@@ -118,11 +118,14 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
     };
     let Some(rules) = parts::joined(review.snapshot, review.cluster, name) else {
         // What a webhook would show of stored objects is not known here.
-        if new["spec"]["conversion"]["strategy"] != "Webhook"
-            && let Ok(api) = review.catalog.compile(new)
+        if !bundle::has_webhook(new)
+            && let Some(api) = without_rules(review, new)
         {
             warn_of_effects(&api);
             warn_of_new_versions(review, &api, old);
+            if old.is_some_and(|old| !bundle::has_webhook(old)) {
+                warn_of_waiting(review, new, &api);
+            }
         }
         return Ok(());
     };
@@ -146,6 +149,35 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
             }
             Err(review.served.api.invalid(name, errors))
         }
+    }
+}
+
+/// Compiles a definition without rules as it is to be served.
+fn without_rules(review: &Review<'_>, new: &Json) -> Option<Arc<Api>> {
+    let text = |pointer: &str| new.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+    let route = review.snapshot.get(&ids::resource_route(review.cluster, group, plural));
+    let kept = route.and_then(|route| {
+        let route = route.object.parsed(ResourceRoute::read);
+        bundle::kept(review.snapshot, &route, new)
+    });
+    review.catalog.compile(kept.as_ref().unwrap_or(new)).ok()
+}
+
+/// Warns of new versions that wait, because no rules say what becomes of values that stored objects
+/// hold.
+fn warn_of_waiting(review: &Review<'_>, new: &Json, api: &Arc<Api>) {
+    let at = (review.snapshot, review.cluster);
+    let served = review.catalog.resolve(at.0, at.1, &api.group, &api.names.plural);
+    let Some(served) = served else { return };
+    let meter = &review.served.meter;
+    let Some(mut versions) = NewVersions::new((&served.api, api), new, meter) else {
+        return;
+    };
+    let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
+    versions.examine_first((&review.names(), review.snapshot), &scope, trial::OBJECTS_MAX);
+    if let Some(most) = versions.open() {
+        review.warn(most.waits());
     }
 }
 

@@ -15,6 +15,7 @@ use insula_store::Entry;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 mod acceptance;
+mod begun;
 mod compare;
 mod generations;
 mod paths;
@@ -23,6 +24,7 @@ mod times;
 mod writes;
 
 pub use acceptance::{Acceptance, is_open, unaccepted, unanswered};
+pub use begun::NewVersions;
 use compare::differing;
 pub use generations::{Effects, Serving};
 use paths::{general, holds};
@@ -65,6 +67,8 @@ pub struct Effect {
     is_lossy: bool,
     /// True if another served version has a field at the path.
     is_elsewhere: bool,
+    /// True if its version begins to be served.
+    begins: bool,
 }
 
 impl fmt::Display for Effect {
@@ -89,6 +93,7 @@ impl Effect {
             is_local: false,
             is_lossy: false,
             is_elsewhere: false,
+            begins: false,
         }
     }
 
@@ -143,6 +148,10 @@ impl Effect {
                 "served on in a workspace until its last object is deleted, and no release changes it"
             }
             names::VERSION_REMOVED => "404 for clients of the version",
+            names::VALUE_HIDDEN if self.begins && self.is_lossy => {
+                "not shown in this version, and gone with the next write through it, as in Kubernetes"
+            }
+            names::VALUE_HIDDEN if self.begins => "not shown in this version",
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
             names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
@@ -203,6 +212,8 @@ struct Generation {
     told: usize,
     /// True for an API that is on offer no longer: each object is reached by the one effect.
     is_removed: bool,
+    /// True for a definition without rules: its new versions are compared with what is stored.
+    is_unruled: bool,
     /// Pays for the examination.
     meter: Meter,
 }
@@ -226,6 +237,7 @@ impl Generation {
             told: found.len(),
             found,
             is_removed: false,
+            is_unruled: false,
             meter: meter.clone(),
         }
     }
@@ -234,20 +246,26 @@ impl Generation {
     fn examine(&mut self, names: &WorkspaceNames, entry: &Entry) -> Result<(), ConvertError> {
         let value = entry.object.body_value();
         let mut unreadable = None;
-        let mut reached = match self.is_removed {
+        let reached = match self.is_removed {
             true => vec![0],
             false => self.of_object(&entry.object, &value, &mut unreadable),
         };
+        self.reach(names, entry, &value, reached);
+        unreadable.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Counts an object with the effects at some positions, each once.
+    fn reach(&mut self, names: &WorkspaceNames, entry: &Entry, value: &Json, mut reached: Vec<usize>) {
         reached.sort_unstable();
         reached.dedup();
-        if !reached.is_empty() {
-            let workspace = names.name(&entry.key.cluster).to_string();
-            let times = Times::of_object(&value);
-            for index in reached {
-                self.found[index].reach(&workspace, &entry.key, &times);
-            }
+        if reached.is_empty() {
+            return;
         }
-        unreadable.map_or(Ok(()), |(_, error)| Err(error))
+        let workspace = names.name(&entry.key.cluster).to_string();
+        let times = Times::of_object(value);
+        for index in reached {
+            self.found[index].reach(&workspace, &entry.key, &times);
+        }
     }
 
     /// Returns an object as a version of after shows it. Notes the first version that cannot.
@@ -291,12 +309,11 @@ impl Generation {
         self.writes(&views, &mut reached);
         let is_new = |version: &&str| !before.bundle.served().any(|other| other == *version);
         for version in after.bundle.served().filter(is_new) {
-            let shown = self.shown(object, value, version, unreadable);
-            reached.extend(
-                shown
-                    .err()
-                    .and_then(|error| self.unreadable((object, value), version, &error)),
-            );
+            match self.shown(object, value, version, unreadable) {
+                Ok(shown) if self.is_unruled => self.begin((object, value), version, shown, &mut reached),
+                Ok(_) => {}
+                Err(error) => reached.extend(self.unreadable((object, value), version, &error)),
+            }
         }
         let storage = after.bundle.storage();
         if !after.bundle.served().any(|served| served == storage) {
@@ -369,7 +386,11 @@ impl Generation {
             };
             let reason = reasons::nearest(&self.found, kind, version, &path);
             if !known.iter().any(|was| was_refused(was, &error, reason.is_some())) {
-                let detail = error.detail.replace(place, path.trim_start_matches('.'));
+                let detail = match error.kind {
+                    // It says no more than its kind.
+                    FieldErrorKind::Duplicate => "duplicate value".to_owned(),
+                    _ => error.detail.replace(place, path.trim_start_matches('.')),
+                };
                 reached.extend(reason.or_else(|| self.effect_at(kind, version, &path, &detail)));
             }
         }

@@ -39,10 +39,7 @@ pub(super) fn decide(world: &World) -> Plan {
     let waits = world.misfit.as_ref().filter(|misfit| !misfit.in_force);
     let waits = waits.map(|misfit| Hold {
         reason: "RulesNotFound",
-        message: format!(
-            "what was served before is served on, until the APIConversion of this name fits: {}",
-            misfit.errors
-        ),
+        message: misfit.message.clone(),
     });
     rollout::set_rolled_out(&mut value, waits.or(blocked), world.now);
     let had = value["status"]["acceptedNames"].clone();
@@ -69,6 +66,7 @@ pub(super) fn decide(world: &World) -> Plan {
     let established = (was_established && !lost || free) && !unfit;
     set_condition(&mut value, &establish(established, free && unfit), world.now);
 
+    let waits_for_objects = world.misfit.as_ref().is_some_and(|misfit| misfit.is_of_objects);
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
     if established && !is_blocked && (world.misfit.is_none() || world.bundle.is_some()) {
@@ -76,7 +74,7 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     Plan {
         intents,
-        again_after: is_blocked.then_some(rollout::AGAIN_SECONDS),
+        again_after: (is_blocked || waits_for_objects).then_some(rollout::AGAIN_SECONDS),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{
     group::taken,
     names::{Taken, are_accepted},
+    unruled,
 };
 use crate::{
     content::{Content, Sweep, sweep},
@@ -14,7 +15,6 @@ use insula_api::{FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp, aggr
 use insula_catalog::{ResourceRoute, bundle, ids, parts, registration::DefinitionName};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
-use serde_json::json;
 use std::sync::Arc;
 
 /// World of a definition.
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) bundle: Option<WantedBundle>,
     /// Its storage version.
     pub(crate) storage: Option<Arc<str>>,
-    /// The rules do not fit the definition: the present API stays in service.
+    /// The rules do not fit the definition, or are missing: the present API stays in service.
     pub(crate) misfit: Option<Misfit>,
     /// Its instances, while it is being deleted.
     pub(crate) instances: Sweep,
@@ -40,9 +40,11 @@ pub(crate) struct World {
 
 /// Rules and a definition that do not fit each other: one of them came before the other.
 pub(crate) struct Misfit {
-    pub(crate) errors: String,
+    pub(crate) message: String,
     /// True if what is served is this very definition.
     pub(crate) in_force: bool,
+    /// True if stored objects need rules, which a change of them may end.
+    pub(crate) is_of_objects: bool,
 }
 
 /// Bundle in its wanted and its present state.
@@ -86,6 +88,9 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     };
     let (bundle, misfit) = match (wanted, &definition) {
         (Err(errors), Some((_, definition))) => wait(snapshot, definition, route.as_ref(), &errors),
+        (Ok(None), Some((entry, definition))) if !deleting => {
+            unruled::observe((registry, gate), snapshot, (&entry.key, definition), route.as_ref())
+        }
         (wanted, _) => (wanted.unwrap_or_default(), None),
     };
     World {
@@ -124,8 +129,12 @@ fn wait(
 ) -> (Option<WantedBundle>, Option<Misfit>) {
     let misfit = |in_force| {
         Some(Misfit {
-            errors: aggregate(errors),
+            message: format!(
+                "what was served before is served on, until the APIConversion of this name fits: {}",
+                aggregate(errors)
+            ),
             in_force,
+            is_of_objects: false,
         })
     };
     let Some(route) = route else {
@@ -137,19 +146,25 @@ fn wait(
         let serves = |bundle: Entry| bundle.object.body_value()["spec"] == definition["spec"];
         return (None, misfit(present.is_some_and(serves)));
     }
-    if definition["spec"]["conversion"]["strategy"] == "Webhook" {
+    if bundle::has_webhook(definition) {
         return (None, misfit(true));
     }
-    let value = bundle::of_definition(definition, &json!({"spec": *bundle::NO_RULES}));
-    let key = ids::bundle(text(&value, "/metadata/name"));
-    let bundle = WantedBundle {
-        present: snapshot.get(&key),
-        key,
-        value,
-        conversions: Vec::new(),
-        rollout: Verdict::Open,
-    };
+    let bundle = WantedBundle::without_rules(snapshot, bundle::without_rules(definition), Verdict::Open);
     (Some(bundle), misfit(true))
+}
+
+impl WantedBundle {
+    /// Returns the bundle of a definition that has no rules in force.
+    pub(super) fn without_rules(snapshot: &Snapshot, value: Json, rollout: Verdict) -> Self {
+        let key = ids::bundle(text(&value, "/metadata/name"));
+        WantedBundle {
+            present: snapshot.get(&key),
+            key,
+            value,
+            conversions: Vec::new(),
+            rollout,
+        }
+    }
 }
 
 fn wanted_bundle(

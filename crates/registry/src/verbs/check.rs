@@ -81,13 +81,15 @@ fn is_platform(user: &UserInfo, cluster: &ClusterName) -> bool {
     user.is_in(GROUP_MASTERS) || user.is_in(GROUP_KCP_ADMIN)
 }
 
-/// Returns true for a conflict on the route of the resource, on the LogicalCluster, or on an export
-/// whose release ends: the object of the write is as it was.
+/// Returns true for a conflict on the route of the resource, on the LogicalCluster, on an export
+/// whose release ends, or on what serves a definition: the object of the write is as it was.
 pub(super) fn is_about_others(target: &Target, key: &ObjectKey) -> bool {
     let written = target.served.resource_id();
     let is_workspace = *key == ids::logical_cluster(&target.cluster) && written != ids::logicalclusters();
     let is_export = key.resource == ids::apiexports() && written != ids::apiexports();
-    target.is_routed_by(key) || is_workspace || is_export
+    let is_serving =
+        written == ids::customresourcedefinitions() && [ids::resource_routes(), ids::bundles()].contains(&key.resource);
+    target.is_routed_by(key) || is_workspace || is_export || is_serving
 }
 
 /// Checks that the body's `apiVersion` and `kind` match the URL.

@@ -14,7 +14,7 @@ use crate::{
     deps::Deps,
     ended,
     heavy::{self, WriteTurn},
-    homes,
+    homes, unruled,
 };
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota, storage_limit};
@@ -118,10 +118,8 @@ async fn update_noting(
                 warnings: changed.warnings,
             });
         }
-        let mut txn = transaction(&snapshot, &target, &old, &changed, thawed)?;
-        let ended = ended::by_rules(deps, &snapshot, &target, &old.key, (Some(&old.object), Some(&object)))?;
-        ended.join(deps, &mut txn).await?;
-        match deps.store.commit(txn).await {
+        let txn = transaction(&snapshot, &target, &old, &changed, thawed)?;
+        match commit(deps, &snapshot, &target, (&old, &object), txn).await? {
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
                 let revision = if gone { old.revision } else { revision };
@@ -138,6 +136,23 @@ async fn update_noting(
             Err(error) => return Err(commit_error(error)),
         }
     }
+}
+
+/// Commits an update, with what it changes of other objects.
+async fn commit(
+    deps: &Deps,
+    snapshot: &Snapshot,
+    target: &Target,
+    (old, new): (&Entry, &Object),
+    mut txn: Txn,
+) -> Result<std::result::Result<Revision, CommitError>> {
+    let ended = ended::by_rules(deps, snapshot, target, &old.key, (Some(&old.object), Some(new)))?;
+    ended.join(deps, &mut txn).await?;
+    let conflict = unruled::join(deps, snapshot, target, (old, new), &mut txn).await?;
+    Ok(match conflict {
+        None => deps.store.commit(txn).await,
+        Some(conflict) => Err(conflict),
+    })
 }
 
 /// Waits for the turn of an update of a large object, or with a large body.

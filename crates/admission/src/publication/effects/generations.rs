@@ -77,6 +77,9 @@ impl Effects {
     #[must_use]
     pub fn of_definition(mut self) -> Self {
         self.is_local = true;
+        for generation in &mut self.generations {
+            generation.is_unruled = !generation.after.bundle.has_rules();
+        }
         self
     }
 
@@ -108,6 +111,7 @@ impl Effects {
             None => {
                 let mut generation = Generation::new(served, &offer.after, &self.meter);
                 generation.offered = Some(Arc::clone(&offer.before));
+                generation.is_unruled = offer.is_unruled;
                 self.generations.push(generation);
                 self.generations.len() - 1
             }

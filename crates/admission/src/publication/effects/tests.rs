@@ -367,3 +367,26 @@ fn a_word_is_for_an_effect_or_a_kind_up_to_a_number() {
         assert!(Acceptance::parse(wrong).is_err(), "{wrong:?}");
     }
 }
+
+/// A list that becomes a map refuses items of one key: the effect says so.
+#[test]
+fn a_duplicate_is_named() {
+    let item = fields(json!({"name": {"type": "string"}}));
+    let list = |more: Json| {
+        let mut list = json!({"type": "array", "items": item});
+        list.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        list["items"]["required"] = json!(["name"]);
+        fields(json!({"refs": list}))
+    };
+    let keyed = json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+    let spec = json!({"refs": [{"name": "a"}, {"name": "a"}]});
+    check(
+        list(json!({})),
+        list(keyed),
+        spec,
+        &[
+            ("client-broken:v1:.spec.refs", "list is atomic → map by name"),
+            ("value-refused:v1:.spec.refs[]", "duplicate value"),
+        ],
+    );
+}
