@@ -216,9 +216,12 @@ pub(super) fn rest<'e>(kinds: impl Iterator<Item = &'e str>) -> Option<String> {
     let total: u64 = counts.values().sum();
     let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     (total > 0).then(|| {
-        let more = counted(total, "more change");
+        let (more, reach) = (
+            counted(total, "more change"),
+            if total == 1 { "reaches" } else { "reach" },
+        );
         format!(
-            "  {more} of the schema that reach no stored object ({}); -o wide or json lists them",
+            "  {more} of the schema that {reach} no stored object ({}); -o wide or json lists them",
             counts.join(", ")
         )
     })
