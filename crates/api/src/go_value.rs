@@ -68,36 +68,15 @@ fn in_powers(float: f64, digits_min: usize) -> String {
     }
 }
 
-/// Appends a value as JSON with numbers as in Go's `json.Marshal`: whole floats have no point, so
-/// that they are read again as integers, as Kubernetes reads them from what it stored.
-///
-/// # Errors
-/// None for a value that was parsed.
-pub fn write_json(value: &Json, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(out, GoNumbers))
-}
-
-fn write_float<W: ?Sized + io::Write>(writer: &mut W, float: f64) -> io::Result<()> {
-    let text = match exponent(float) {
-        -6..21 => format!("{float}"),
-        _ => in_powers(float, 1),
-    };
-    writer.write_all(text.as_bytes())
-}
-
-struct GoNumbers;
-
-impl Formatter for GoNumbers {
-    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, float: f64) -> io::Result<()> {
-        write_float(writer, float)
-    }
-}
-
 struct GoJson;
 
 impl Formatter for GoJson {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, float: f64) -> io::Result<()> {
-        write_float(writer, float)
+        let text = match exponent(float) {
+            -6..21 => format!("{float}"),
+            _ => in_powers(float, 1),
+        };
+        writer.write_all(text.as_bytes())
     }
 
     fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {

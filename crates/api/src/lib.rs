@@ -27,7 +27,7 @@ pub use cluster::{ClusterName, ClusterPath, InvalidCluster};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
 pub use error::{FieldError, FieldErrorKind, aggregate, go_quoted, is_printable};
 pub use freeze::Freeze;
-pub use go_value::{go_float, go_shown, write_json};
+pub use go_value::{go_float, go_shown};
 pub use meta::{Labels, Meta, OwnerReference, Uid};
 pub use names::front_proxy_name;
 pub use object::{Object, ObjectError};

@@ -6,7 +6,6 @@ use insula_access::Target;
 use insula_api::{
     Json, Object,
     measure::{Counter, TopCounts},
-    write_json,
 };
 use insula_catalog::{Error, Result, Served, metering::Metering, stored::value};
 use insula_store::Entry;
@@ -168,9 +167,9 @@ impl Cache {
 
 /// Returns the JSON of an object without spare capacity, because the cache may keep it for long.
 pub(super) fn encode(value: &Json) -> Result<Bytes> {
-    let mut bytes = Vec::new();
-    write_json(value, &mut bytes).map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(Bytes::from(bytes.into_boxed_slice()))
+    serde_json::to_vec(value)
+        .map(|bytes| Bytes::from(bytes.into_boxed_slice()))
+        .map_err(|error| Error::Internal(error.to_string()))
 }
 
 /// The cache key of an object in a version. It identifies the object by its address. A dry run and
