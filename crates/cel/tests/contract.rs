@@ -5,7 +5,7 @@
 use insula_cel::{
     AbsenceMode, Activation, Budget, CALL_COST_MAX, EvalError, OBJECT_COST_MAX, Outcome, Program, SOURCE_BYTES_MAX,
 };
-use insula_meter::{Bounds, Ended, Meter, Scheduler};
+use insula_meter::{Bounds, Ended, Meter, Scheduler, TenantPays};
 use serde_json::json;
 
 /// Renders references in order of appearance: `self.spec.name?` for a tested path.
@@ -148,6 +148,10 @@ impl Scheduler for Over {
     }
 
     fn bound(&self, _: Option<Bounds>) {}
+
+    fn run_without_turns(&self, _: TenantPays, work: &mut dyn FnMut()) {
+        work();
+    }
 }
 
 #[test]

@@ -42,6 +42,18 @@ pub trait Scheduler: Send + Sync {
 
     /// Bounds the work from now on until the next call; `None` lifts the bounds.
     fn bound(&self, bounds: Option<Bounds>);
+
+    /// Runs work once that takes no turns on the current thread, and counts its CPU time.
+    fn run_without_turns(&self, pays: TenantPays, work: &mut dyn FnMut());
+}
+
+/// The account of the tenant that work without turns is charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TenantPays {
+    /// The meter charges the tenant.
+    ByMeter,
+    /// Whoever runs the work charges the tenant.
+    ByRunner,
 }
 
 /// The bounds of a request's work.
@@ -122,6 +134,17 @@ impl Meter {
     /// The request may compute no further.
     pub fn spend_bytes(&self, bytes: usize) -> Result<(), Ended> {
         self.spend(bytes as u64 / BYTES_PER_UNIT + 1)
+    }
+
+    /// Runs work that takes no turns: others wait for a place that it holds, or it has a thread of
+    /// its own. Its CPU time counts for the request all the same, and ends it.
+    pub fn without_turns<T>(&self, pays: TenantPays, work: impl FnOnce() -> T) -> T {
+        let Some(charged) = &self.0 else { return work() };
+        let (mut work, mut done) = (Some(work), None);
+        charged
+            .account
+            .run_without_turns(pays, &mut || done = work.take().map(|work| work()));
+        done.expect("a scheduler runs the work once")
     }
 
     /// Bounds the work from now on until the next call; `None` lifts the bounds, for an answer that

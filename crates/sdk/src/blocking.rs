@@ -6,17 +6,10 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
 };
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task::block_in_place,
-};
 
 /// Runs code that may block.
 pub(crate) fn aside<R>(code: impl FnOnce() -> R) -> R {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => block_in_place(code),
-        _ => code(),
-    }
+    insula_server::leave_threads(code)
 }
 
 /// Runs a future whose steps may block.

@@ -60,7 +60,7 @@ pub use env::Env;
 pub use error::StartError;
 pub use insula_access::delegate::Delegate;
 pub use insula_apiserver::discovery::{Build, identify};
-pub use insula_edge::port::{Lifecycle, threads};
+pub use insula_edge::port::{Lifecycle, leave_threads, threads};
 pub use insula_store_etcd::{MemberStatus, version as etcd_version};
 pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics};
 pub use open::survey_etcd;

@@ -11,6 +11,7 @@ use crate::{
 use insula_api::{ClusterName, Json, Revision, Timestamp};
 use insula_auth::audit::Filter;
 use insula_catalog::locate::{self, NotLocated};
+use insula_meter::{Meter, TenantPays};
 use insula_proto::{
     admin::v1::{
         CompactRequest, CompactResponse, EtcdMember, GetConfigRequest, GetConfigResponse, GetHealthRequest,
@@ -199,7 +200,8 @@ impl MaintenanceService for AdminService {
         };
         let (most, before) = (page.size, page.after.as_ref().map(|(_, position)| position.clone()));
         let (host, meter) = (Arc::clone(&self.host), session.caller.work().clone());
-        let read = move || host.audit_events(&filter, most, before.as_deref(), &meter);
+        let read_page = move |meter: &Meter| host.audit_events(&filter, most, before.as_deref(), meter);
+        let read = move || meter.without_turns(TenantPays::ByMeter, || read_page(&meter));
         let read = blocking(&*self.host, read).await?.map_err(Status::unavailable)?;
         let events = read.events.iter().filter_map(Json::as_object).map(value::from_json);
         let revision = session.snapshot.revision();

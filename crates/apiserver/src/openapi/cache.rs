@@ -7,7 +7,7 @@ use super::{
     v2,
 };
 use insula_catalog::BlockingExecutor;
-use insula_meter::{Ended, Meter};
+use insula_meter::{Ended, Meter, TenantPays};
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
@@ -115,7 +115,9 @@ impl Cache {
             return Ok(made);
         }
         let mut made = Err(Ended::Closing);
-        (self.aside)(&mut || made = part.make(wanted.form, meter));
+        let mut make = || part.make(wanted.form, meter);
+        // The task of the connection is charged for its thread.
+        (self.aside)(&mut || made = meter.without_turns(TenantPays::ByRunner, &mut make));
         Ok(self.keep(&part.hash, made?))
     }
 

@@ -2,6 +2,7 @@ use super::{cache::CACHE_BYTES_MAX, *};
 use crate::fixtures;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
+use insula_meter::{Bounds, Scheduler, TenantPays};
 
 /// The definition of the scenario `crd-openapi-v3`.
 fn golden() -> Vec<Served> {
@@ -79,6 +80,43 @@ static FREE: std::sync::LazyLock<serve::Payer> = std::sync::LazyLock::new(|| ser
     budget: Default::default(),
     meter: insula_meter::Meter::unbounded(),
 });
+
+/// The account of a request that has used its CPU time, which nobody knows before it is asked.
+struct Spent;
+
+impl Scheduler for Spent {
+    fn check(&self, _: u64) -> Result<(), Ended> {
+        Err(Ended::Spent)
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        None
+    }
+
+    fn bound(&self, _: Option<Bounds>) {}
+
+    fn run_without_turns(&self, pays: TenantPays, work: &mut dyn FnMut()) {
+        assert_eq!(pays, TenantPays::ByRunner, "the task of the connection is charged");
+        work();
+    }
+}
+
+#[test]
+fn documents_count_for_the_cpu_time_of_their_request() {
+    let (served, cache) = (golden(), Cache::default());
+    let payer = serve::Payer {
+        user: "ann".into(),
+        budget: Default::default(),
+        meter: insula_meter::Meter::new(Spent),
+    };
+    let third = v3(&served, "apis/golden.example.com/v1", false).expect("is served");
+    for wanted in [third, super::v2(&served, &[], V2::Json)] {
+        let made = cache.document(&wanted, &payer).now_or_never();
+        assert_eq!(made.expect("nobody else makes parts").err(), Some(Ended::Spent));
+        let made = cache.document(&wanted, &FREE).now_or_never();
+        assert!(made.expect("nobody else makes parts").is_ok());
+    }
+}
 
 #[test]
 fn the_index_names_documents_by_their_content() {

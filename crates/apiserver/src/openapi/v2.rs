@@ -1,7 +1,8 @@
 //! OpenAPI v2 documents, translated from the v3 operations.
 
 use super::{
-    ApiOf, COMPONENTS, Made, V2, components, gnostic, members::Members, packed::Piece, paths, subresource_components,
+    API_UNITS, ApiOf, COMPONENTS, Made, V2, components, gnostic, members::Members, packed::Piece, paths,
+    subresource_components,
 };
 use insula_api::Json;
 use insula_meter::{Ended, Meter};
@@ -63,7 +64,7 @@ fn make_frame(form: V2) -> Frame {
 pub(super) fn part(apis: &[ApiOf<'_>], form: V2, meter: &Meter) -> Result<Made, Ended> {
     let (mut definitions, mut paths) = (Members::new("definitions", form), Members::new("paths", form));
     for (served, version) in apis {
-        meter.check()?;
+        meter.spend(API_UNITS)?;
         let mut own = Map::new();
         paths::add(&mut own, served, version);
         paths.extend(own.into_iter().map(|(path, item)| (path, path_item(item))));

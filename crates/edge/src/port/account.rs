@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_meter::{Bounds, Ended, Scheduler, UNIT_NANOSECONDS};
+use insula_meter::{Bounds, Ended, Scheduler, TenantPays, UNIT_NANOSECONDS};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{handover::leave_threads, priority::PriorityRuntimes};
@@ -36,9 +36,19 @@ const UNBOUNDED: u64 = u64::MAX;
 #[derive(Clone, Copy)]
 struct Piece {
     begun: Instant,
-    /// CPU time of the thread at the start of a turn; `None` for a piece without one. Times that
-    /// pass are no measure of a request on a busy machine.
-    cpu: Option<Duration>,
+    place: Place,
+}
+
+/// The place in which a piece computes, with the CPU time of the thread up to which the request has
+/// paid. Times that pass are no measure of a request on a busy machine.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The threads that answer.
+    Inline,
+    /// A turn.
+    Turn(Duration),
+    /// A thread or a place of its own, without a turn.
+    Own(Duration, TenantPays),
 }
 
 thread_local! {
@@ -98,6 +108,27 @@ impl RequestAccount {
         begin_piece(self.runtimes.queue.pass(self))
     }
 
+    /// Pays for a piece without a turn, and begins the next one.
+    fn go_on(&self, since: Duration, pays: TenantPays) -> Result<(), Ended> {
+        let next = Piece::own(pays);
+        PIECE.set(Some(next));
+        self.pay_until(next, since, pays)?;
+        match self.connection.peer_has_left() {
+            true => Err(Ended::Left),
+            false => Ok(()),
+        }
+    }
+
+    /// Pays for the CPU time between a moment and the start of a piece.
+    fn pay_until(&self, next: Piece, since: Duration, pays: TenantPays) -> Result<(), Ended> {
+        let Place::Own(now, _) = next.place else { return Ok(()) };
+        let cpu = now.saturating_sub(since);
+        if pays == TenantPays::ByMeter {
+            self.connection.charge(cpu);
+        }
+        self.spend(cpu)
+    }
+
     /// Leaves the threads that answer, and begins a piece when it has a turn.
     fn leave(&self, took: Duration) -> Result<(), Ended> {
         self.connection.charge(took);
@@ -112,10 +143,11 @@ impl Scheduler for RequestAccount {
         }
         let Some(piece) = PIECE.get() else { return Ok(()) };
         let took = piece.begun.elapsed();
-        let next = match piece.cpu {
-            Some(_) if took < SLICE => Ok(()),
-            Some(since) => self.pass(took, since),
-            None => {
+        let next = match piece.place {
+            Place::Turn(_) | Place::Own(..) if took < SLICE => Ok(()),
+            Place::Turn(since) => self.pass(took, since),
+            Place::Own(since, pays) => self.go_on(since, pays),
+            Place::Inline => {
                 let coming = Duration::from_nanos(coming.saturating_mul(UNIT_NANOSECONDS));
                 match took.saturating_add(coming) < INLINE {
                     true => Ok(()),
@@ -140,6 +172,39 @@ impl Scheduler for RequestAccount {
         let left = bounds.map_or(UNBOUNDED, |bounds| micros(bounds.compute));
         self.left.store(left, Ordering::Relaxed);
     }
+
+    fn run_without_turns(&self, pays: TenantPays, work: &mut dyn FnMut()) {
+        let begin = Piece::own(pays);
+        let outer = Outer(PIECE.replace(Some(begin)), begin);
+        work();
+        if let Some(Piece {
+            place: Place::Own(since, pays),
+            ..
+        }) = PIECE.get()
+            && let Err(ended) = self.pay_until(Piece::own(pays), since, pays)
+        {
+            self.end(ended);
+        }
+        drop(outer);
+    }
+}
+
+/// The piece of a thread around work without turns, and the first piece of that work. Dropping it
+/// restores the piece, also after a panic.
+struct Outer(Option<Piece>, Piece);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        let (Outer(outer, begin), now) = (&self, cpu_time());
+        PIECE.set(outer.map(|outer| match (outer.place, begin.place) {
+            // What was paid for within is not paid for again.
+            (Place::Turn(since), Place::Own(begun, _)) => Piece {
+                place: Place::Turn(since.saturating_add(now.saturating_sub(begun))),
+                ..outer
+            },
+            _ => outer,
+        }));
+    }
 }
 
 impl Waiter for RequestAccount {
@@ -161,14 +226,21 @@ impl Piece {
     fn inline() -> Self {
         Piece {
             begun: Instant::now(),
-            cpu: None,
+            place: Place::Inline,
+        }
+    }
+
+    fn own(pays: TenantPays) -> Self {
+        Piece {
+            begun: Instant::now(),
+            place: Place::Own(cpu_time(), pays),
         }
     }
 
     fn with_turn() -> Self {
         Piece {
             begun: Instant::now(),
-            cpu: Some(cpu_time()),
+            place: Place::Turn(cpu_time()),
         }
     }
 }
@@ -205,7 +277,7 @@ struct Leaving<'a>(&'a PriorityRuntimes);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        if PIECE.take().is_some_and(|piece| piece.cpu.is_some()) {
+        if PIECE.take().is_some_and(|piece| matches!(piece.place, Place::Turn(_))) {
             self.0.queue.leave(self.0.now());
         }
     }
@@ -236,6 +308,7 @@ fn reason(code: u8) -> Option<Ended> {
 mod tests {
     use super::*;
     use crate::guard::fair_share::FairShare;
+    use insula_meter::Meter;
     use std::{
         sync::atomic::{AtomicBool, AtomicUsize},
         thread,
@@ -312,6 +385,55 @@ mod tests {
         }
         over.store(true, Ordering::Relaxed);
         spawner.join().expect("no panic");
+    }
+
+    /// Computes until the meter ends it, at most for a second.
+    fn burn(meter: &Meter) -> Result<(), Ended> {
+        let begun = Instant::now();
+        let mut spent = Ok(());
+        while spent.is_ok() && begun.elapsed() < Duration::from_secs(1) {
+            spent = meter.spend(100);
+        }
+        spent
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_without_turns_is_paid_for_and_ends() {
+        let runtimes = runtimes();
+        for (pays, is_charged) in [(TenantPays::ByMeter, true), (TenantPays::ByRunner, false)] {
+            let connection = runtimes.meter();
+            let meter = runtimes.request_meter(&connection);
+            let compute = Duration::from_millis(5);
+            meter.bound(Some(Bounds { compute, ..BOUNDS }));
+            let own = meter.clone();
+            let burnt = thread::spawn(move || own.without_turns(pays, || burn(&own)));
+            assert_eq!(burnt.join().expect("no panic"), Err(Ended::Spent), "{pays:?}");
+            assert_eq!(meter.check(), Err(Ended::Spent));
+            let used = connection.usage().payer_seconds(runtimes.now());
+            assert_eq!(used > 0.002, is_charged, "{pays:?}: {used} s");
+        }
+    }
+
+    /// What a piece with a turn has done without one is not taken twice from its CPU time.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_without_turns_is_paid_for_once() {
+        let runtimes = runtimes();
+        let connection = runtimes.meter();
+        let meter = runtimes.request_meter(&connection);
+        let compute = Duration::from_millis(60);
+        meter.bound(Some(Bounds { compute, ..BOUNDS }));
+        let (done, ended) = oneshot::channel();
+        runtimes.spawn(&connection, async move {
+            let busy = |time: Duration| {
+                let since = cpu_time();
+                while cpu_time().saturating_sub(since) < time && meter.spend(100).is_ok() {}
+            };
+            busy(Duration::from_millis(5));
+            meter.without_turns(TenantPays::ByRunner, || busy(Duration::from_millis(35)));
+            busy(Duration::from_millis(5));
+            let _ = done.send(meter.check());
+        });
+        assert_eq!(ended.await, Ok(Ok(())));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
