@@ -4,6 +4,7 @@
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use insula_api::{Object, Scope};
+use insula_meter::ServerWork;
 use insula_store::{
     Entry, Store, TXN_OPS_MAX, Txn, Write,
     embedded::{EmbeddedStore, Options},
@@ -47,15 +48,18 @@ pub fn copy_stored(data_dir: &Path, plural: &str, copies: usize) {
 pub fn stored_keys(data_dir: &Path) -> Vec<String> {
     let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
     let mut keys = Vec::new();
-    store.latest().for_each(&Scope::everything(), |entry| {
-        let key = &entry.key;
-        let resource = &key.resource;
-        keys.push(format!(
-            "{}/{} {} {}/{}",
-            resource.group, resource.resource, key.cluster, key.namespace, key.name
-        ));
-        ControlFlow::Continue(())
-    });
+    store
+        .latest()
+        .for_server(ServerWork::Tool)
+        .for_each(&Scope::everything(), |entry| {
+            let key = &entry.key;
+            let resource = &key.resource;
+            keys.push(format!(
+                "{}/{} {} {}/{}",
+                resource.group, resource.resource, key.cluster, key.namespace, key.name
+            ));
+            ControlFlow::Continue(())
+        });
     runtime().block_on(store.close());
     keys
 }
@@ -63,12 +67,15 @@ pub fn stored_keys(data_dir: &Path) -> Vec<String> {
 fn write_stored(data_dir: &Path, plural: &str, write: impl Fn(&Entry, &mut Vec<Write>)) -> usize {
     let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
     let mut writes = Vec::new();
-    store.latest().for_each(&Scope::everything(), |entry| {
-        if *entry.key.resource.resource == *plural {
-            write(entry, &mut writes);
-        }
-        ControlFlow::Continue(())
-    });
+    store
+        .latest()
+        .for_server(ServerWork::Tool)
+        .for_each(&Scope::everything(), |entry| {
+            if *entry.key.resource.resource == *plural {
+                write(entry, &mut writes);
+            }
+            ControlFlow::Continue(())
+        });
     runtime().block_on(async {
         for writes in writes.chunks(TXN_OPS_MAX) {
             let txn = Txn {

@@ -13,12 +13,16 @@ use insula_auth::{
 };
 pub use insula_catalog::issuer_list::read_all;
 use insula_catalog::{ids, issuer_list};
+use insula_meter::Meter;
 use insula_store::Snapshot;
 use parking_lot::RwLock;
 use std::{fmt, sync::Arc};
 
 /// A workspace in a state.
 pub type At = (Snapshot, ClusterName);
+
+/// Pays for the rules of the operator's issuers, which no tenant has written.
+static OPERATOR: Meter = Meter::unbounded();
 
 /// Has the keys of issuers, or gets them.
 pub trait Keyring: Send + Sync {
@@ -80,7 +84,7 @@ impl Issuers {
         let mut last = None;
         let configured = self.configured();
         for issuer in configured.iter().filter(|issuer| *issuer.url == *named) {
-            match self.vouched(issuer, None, token).await {
+            match self.vouched(issuer, None, token, &OPERATOR).await {
                 Ok(user) => return Some(Ok(user)),
                 Err(why) => last = Some(Err(why)),
             }
@@ -88,7 +92,7 @@ impl Issuers {
         let Some((snapshot, cluster)) = at() else { return last };
         let own = of_workspace(&snapshot, &cluster);
         for issuer in own.iter().filter(|issuer| *issuer.url == *named) {
-            match self.vouched(issuer, Some(&cluster), token).await {
+            match self.vouched(issuer, Some(&cluster), token, snapshot.meter()).await {
                 Ok(mut user) => {
                     for (key, value) in [
                         (EXTRA_CLUSTER, cluster.to_string()),
@@ -109,15 +113,16 @@ impl Issuers {
         issuer: &Issuer,
         cluster: Option<&ClusterName>,
         token: &str,
+        meter: &Meter,
     ) -> Result<UserInfo, Unauthenticated> {
         let absent =
             |why: String| Unauthenticated::Refused(format!("[invalid bearer token, no keys of {}: {why}]", issuer.url));
         let wrong = |why: JwtError| Unauthenticated::Refused(format!("[invalid bearer token, {why}]"));
         let keys = self.keyring.keys(issuer, cluster, None).await.map_err(absent)?;
-        match issuer.user(token, &keys, self.clock.now()) {
+        match issuer.user(token, &keys, self.clock.now(), meter) {
             Err(JwtError::UnknownKey) => {
                 let newer = self.keyring.keys(issuer, cluster, Some(&keys)).await.map_err(absent)?;
-                issuer.user(token, &newer, self.clock.now()).map_err(wrong)
+                issuer.user(token, &newer, self.clock.now(), meter).map_err(wrong)
             }
             answered => answered.map_err(wrong),
         }

@@ -2,7 +2,7 @@
 
 use crate::Unauthenticated;
 use insula_api::Revision;
-use insula_store::{Snapshot, Store};
+use insula_store::{Pinned, Store};
 use std::sync::OnceLock;
 
 /// The state in which a request looks up the account of its token: no older than what it reads, so
@@ -33,7 +33,7 @@ impl AccountLookup {
     ///
     /// # Errors
     /// The store cannot tell its current revision.
-    pub(crate) async fn snapshot(&self, store: &dyn Store) -> Result<Snapshot, Unauthenticated> {
+    pub(crate) async fn snapshot(&self, store: &dyn Store) -> Result<Pinned, Unauthenticated> {
         if self.reads_any {
             return Ok(store.latest());
         }

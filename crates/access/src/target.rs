@@ -5,7 +5,7 @@ use insula_api::ClusterName;
 use insula_auth::Permit;
 use insula_catalog::{ApiVersion, Catalog, Error, Result, Served};
 use insula_meter::Meter;
-use insula_store::Snapshot;
+use insula_store::Pinned;
 use std::sync::Arc;
 
 /// Target of a verb: a resource in a version, in one cluster and, for namespaced objects, one
@@ -107,11 +107,12 @@ impl Target {
     /// Returns the target as its cluster serves it now, after its definition or binding changed.
     /// `None` if it is not the same resource any more, or does not serve the version. The request
     /// was authorized for the resource, so the same origin and identity need no new permission.
-    pub fn rerouted(&self, catalog: &Catalog, snapshot: &Snapshot) -> Option<Self> {
+    pub fn rerouted(&self, catalog: &Catalog, snapshot: &Pinned) -> Option<Self> {
         let ViewScope::Within = self.view_scope else {
             return None;
         };
         let old = &self.served;
+        let snapshot = &snapshot.charged_to(&old.meter);
         let served = catalog.resolve(snapshot, &self.cluster, &old.api.group, &old.api.names.plural)?;
         let is_same = served.origin == old.origin
             && served.identity == old.identity
@@ -120,7 +121,6 @@ impl Target {
         is_same.then(|| Target {
             served: Served {
                 pending_calls: old.pending_calls.clone(),
-                meter: old.meter.clone(),
                 ..served
             },
             ..self.clone()

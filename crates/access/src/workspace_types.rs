@@ -5,7 +5,7 @@ use crate::rules;
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
 use insula_auth::PolicyRule;
 use insula_catalog::{ids, locate};
-use insula_store::Snapshot;
+use insula_store::Pinned;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Types that a type extends, counted through; a circle ends here too.
@@ -168,7 +168,7 @@ impl Resolved {
 }
 
 /// The type of a name in one cluster.
-pub fn get(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Resolved> {
+pub fn get(snapshot: &Pinned, cluster: &ClusterName, name: &str) -> Option<Resolved> {
     let key = ObjectKey::cluster_scoped(ids::workspacetypes(), cluster.clone(), name);
     let entry = snapshot.get(&key)?;
     let view = entry.object.parsed(|object| TypeView::read(&object.body_value()));
@@ -184,14 +184,14 @@ pub fn get(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Res
 }
 
 /// The type that a reference with a path means.
-pub fn resolve(snapshot: &Snapshot, reference: &TypeReference) -> Option<Resolved> {
+pub fn resolve(snapshot: &Pinned, reference: &TypeReference) -> Option<Resolved> {
     let path = ClusterPath::parse(&reference.path).ok()?;
     let cluster = locate::locate(snapshot, &path).ok()?;
     get(snapshot, &cluster, &reference.name)
 }
 
 /// The type that a name without a path means in a workspace: its own, its parents', root's.
-pub fn upwards(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Resolved> {
+pub fn upwards(snapshot: &Pinned, cluster: &ClusterName, name: &str) -> Option<Resolved> {
     let mut path = Some(locate::path_of(snapshot, cluster));
     while let Some(here) = path {
         if let Ok(cluster) = locate::locate(snapshot, &here)
@@ -205,7 +205,7 @@ pub fn upwards(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option
 }
 
 /// A type and all that it extends, itself first, each once.
-pub fn closure(snapshot: &Snapshot, start: Resolved) -> Vec<Resolved> {
+pub fn closure(snapshot: &Pinned, start: Resolved) -> Vec<Resolved> {
     let mut visited = vec![start.reference.clone()];
     let mut found = Vec::new();
     descend(snapshot, start, &mut visited, &mut found);
@@ -214,7 +214,7 @@ pub fn closure(snapshot: &Snapshot, start: Resolved) -> Vec<Resolved> {
 }
 
 /// Appends a type behind all that it extends, in the order of its list.
-fn descend(snapshot: &Snapshot, here: Resolved, visited: &mut Vec<TypeReference>, found: &mut Vec<Resolved>) {
+fn descend(snapshot: &Pinned, here: Resolved, visited: &mut Vec<TypeReference>, found: &mut Vec<Resolved>) {
     for reference in &here.view.extends {
         if visited.len() >= EXTENDS_MAX {
             break;
@@ -231,14 +231,14 @@ fn descend(snapshot: &Snapshot, here: Resolved, visited: &mut Vec<TypeReference>
 
 /// All that a type extends, what is extended before what extends it, itself last; or why there is
 /// no such order.
-pub fn lineage(snapshot: &Snapshot, start: Resolved) -> Result<Vec<Resolved>, String> {
+pub fn lineage(snapshot: &Pinned, start: Resolved) -> Result<Vec<Resolved>, String> {
     let (mut found, mut way) = (Vec::new(), Vec::new());
     climb(snapshot, start, &mut way, &mut found)?;
     Ok(found)
 }
 
 fn climb(
-    snapshot: &Snapshot,
+    snapshot: &Pinned,
     here: Resolved,
     way: &mut Vec<TypeReference>,
     found: &mut Vec<Resolved>,
@@ -271,7 +271,7 @@ fn climb(
 }
 
 /// The type of a logical cluster, as it is annotated.
-pub fn of_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Resolved> {
+pub fn of_cluster(snapshot: &Pinned, cluster: &ClusterName) -> Option<Resolved> {
     let view = locate::logical_cluster(snapshot, cluster)?;
     resolve(snapshot, &TypeReference::parse(&view.workspace_type)?)
 }

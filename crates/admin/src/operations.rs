@@ -371,11 +371,14 @@ impl AdminService {
         let user = session.caller.acting_user();
         let name = self.name(user, &start)?;
         let record = self.record(user, &start);
-        let snapshot = self.registry().store.latest();
+        let snapshot = self.registry().store.latest().charged_to(session.caller.work());
         if let Some(known) = snapshot.get(&record::key(&name)) {
             return repeated(&name, &known, &record);
         }
         let mut writes = self.room(&snapshot, &record)?;
+        // A count that ended early is no verdict.
+        let ended = session.caller.work().check();
+        ended.map_err(|ended| Status::unavailable(ended.to_string()))?;
         let key = record::key(&name);
         let object: Object = record.write(&name);
         writes.push(Write::Put(key.clone(), Arc::new(object)));

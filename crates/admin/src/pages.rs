@@ -161,8 +161,12 @@ impl Page {
         }
         .ok_or_else(wrong_token)?;
         // What a page reads is not known here.
-        seen.and_then(|snapshot| snapshot.check_scope(&Scope::everything()).map(|()| snapshot))
-            .map_err(|gone| compacted(&format!("page_token: {gone}: begin with the first page again")))
+        seen.and_then(|snapshot| {
+            snapshot
+                .check_scope(&Scope::everything())
+                .map(|()| snapshot.charged_to(session.caller.work()))
+        })
+        .map_err(|gone| compacted(&format!("page_token: {gone}: begin with the first page again")))
     }
 
     /// Returns the token of the page that begins after a position of a list at a revision.

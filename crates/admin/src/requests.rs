@@ -24,6 +24,7 @@ use data_encoding::HEXLOWER;
 use futures_util::future::BoxFuture;
 use insula_api::{ClusterName, Json, ObjectKey, Rng, Scope, Timestamp, Uid};
 use insula_catalog::{Error, ids};
+use insula_meter::ServerWork;
 use insula_proto::{Message, admin::v1::ErrorReason};
 use insula_registry::{Deps, Intent, Plan, commit};
 use insula_store::{Entry, Snapshot};
@@ -152,6 +153,7 @@ impl AdminService {
         let registry = self.registry();
         let snapshot = registry.store.snapshot(insula_api::Revision(0)).await;
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
+        let snapshot = snapshot.charged_to(session.caller.work());
         let now = registry.clock.now();
         let mut record = request.record(self.requests.instance, now);
         let mut intents = match snapshot.get(&request.key) {
@@ -375,7 +377,8 @@ fn room(snapshot: &Snapshot, new: &ObjectKey, prefix: &str) -> Vec<Intent> {
 
 /// Deletes the records of requests that are older than a day. Other servers may do the same.
 pub async fn expire_requests(registry: &Deps) {
-    let (snapshot, now) = (registry.store.latest(), registry.clock.now());
+    let snapshot = registry.store.latest().for_server(ServerWork::Housekeeping);
+    let now = registry.clock.now();
     let mut expired = Vec::new();
     snapshot.for_each(&records(), |entry| {
         if is_expired(&entry.object.body_value(), now) {

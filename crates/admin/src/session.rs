@@ -154,8 +154,8 @@ impl AdminService {
             let snapshot = api.registry.store.snapshot(Revision(0)).await;
             let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
             Ok(Session {
+                snapshot: snapshot.charged_to(caller.work()),
                 caller,
-                snapshot,
                 api,
                 request_id,
                 first_run: OnceLock::new(),

@@ -3,7 +3,7 @@
 use insula_api::{ClusterName, ClusterPath};
 use insula_catalog::locate;
 use insula_pipeline::ObjectPath;
-use insula_store::Snapshot;
+use insula_store::Pinned;
 
 /// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Route {
 
 impl Route {
     /// Returns the cluster of the path, and the path, as far as they exist.
-    pub(crate) fn place(&self, snapshot: &Snapshot) -> (Option<ClusterName>, Option<ClusterPath>) {
+    pub(crate) fn place(&self, snapshot: &Pinned) -> (Option<ClusterName>, Option<ClusterPath>) {
         match self {
             Route::Cluster { path: Some(path), .. } => {
                 let cluster = locate::locate(snapshot, path).ok();

@@ -47,8 +47,9 @@ impl Parsed {
             Route::Cluster { path, .. } => path.clone(),
             _ => None,
         };
+        let work = self.work.clone();
         let workspace = || {
-            let (snapshot, path) = (registry.store.latest(), path?);
+            let (snapshot, path) = (registry.store.latest().charged_to(&work), path?);
             let (cluster, _) = locate::locate_view(&snapshot, &path).ok()?;
             Some((snapshot, cluster))
         };

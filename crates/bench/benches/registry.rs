@@ -7,6 +7,7 @@ use insula_access::Target;
 use insula_api::Json;
 use insula_auth::UserInfo;
 use insula_bench::fixtures::{MOVES, Tenant, widget};
+use insula_meter::ServerWork;
 use insula_registry::{
     FieldValidation, ListOptions, SentKeys, WriteOptions,
     representation::{Cache, Show},
@@ -82,7 +83,7 @@ fn get_as_bytes(bencher: Bencher<'_, '_>, version: &str) {
     let mut out = Vec::new();
     bencher.bench_local(|| {
         out.clear();
-        let snapshot = tenant.registry.store.latest();
+        let snapshot = tenant.registry.store.latest().for_server(ServerWork::Tool);
         let entry = verbs::get(&tenant.registry, &snapshot, &target, "widget-00000050").expect("is there");
         show(&tenant.registry.cache, &target, &entry, &mut out);
         out.len()
@@ -94,7 +95,7 @@ fn get_as_bytes(bencher: Bencher<'_, '_>, version: &str) {
 fn get_as_bytes_converted_cold(bencher: Bencher<'_, '_>) {
     let tenant = filled(&runtime(), 1);
     let target = tenant.target("v2");
-    let snapshot = tenant.registry.store.latest();
+    let snapshot = tenant.registry.store.latest().for_server(ServerWork::Tool);
     let entry = verbs::get(&tenant.registry, &snapshot, &target, "widget-00000000").expect("is there");
     bencher.with_inputs(Arc::<Cache>::default).bench_local_values(|cache| {
         let mut out = Vec::new();
@@ -108,7 +109,7 @@ fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
         limit,
         ..ListOptions::default()
     };
-    let snapshot = tenant.registry.store.latest();
+    let snapshot = tenant.registry.store.latest().for_server(ServerWork::Tool);
     let page = now(verbs::list(&tenant.registry, &snapshot, target, &options)).expect("lists");
     let mut out = Vec::with_capacity(page.entries.len() * 3_500);
     let mut shown = Show::new(&tenant.registry.cache, target, page.entries.iter());

@@ -4,6 +4,7 @@ use divan::Bencher;
 use futures_util::future::join_all;
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope};
 use insula_bench::fixtures::widget;
+use insula_meter::ServerWork;
 use insula_store::{
     Guard, MemoryStore, Store, Txn, Write,
     embedded::{EmbeddedStore, Options},
@@ -113,14 +114,24 @@ fn get(bencher: Bencher<'_, '_>, objects: u64) {
 fn range_of_100_in_10_000(bencher: Bencher<'_, '_>) {
     let store = filled(&runtime(), OBJECTS);
     let scope = Scope::cluster(widgets(), cluster(7));
-    bencher.bench_local(|| store.latest().range(&scope, None, usize::MAX));
+    bencher.bench_local(|| {
+        store
+            .latest()
+            .for_server(ServerWork::Tool)
+            .range(&scope, None, usize::MAX)
+    });
 }
 
 #[divan::bench]
 fn range_of_10_000(bencher: Bencher<'_, '_>) {
     let store = filled(&runtime(), OBJECTS);
     let scope = Scope::everywhere(widgets());
-    bencher.bench_local(|| store.latest().range(&scope, None, usize::MAX));
+    bencher.bench_local(|| {
+        store
+            .latest()
+            .for_server(ServerWork::Tool)
+            .range(&scope, None, usize::MAX)
+    });
 }
 
 /// One commit that every watcher receives.

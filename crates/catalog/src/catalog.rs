@@ -88,10 +88,10 @@ impl Catalog {
     /// a binding or a definition.
     pub fn resolve(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str, plural: &str) -> Option<Served> {
         if let Some(served) = self.system.get(group, plural) {
-            return is_for(served, cluster).then(|| served.clone());
+            return is_for(served, cluster).then(|| served.charged_to(snapshot.meter()));
         }
         if group == ids::INTERNAL && plural == "bundles" && *cluster == ClusterName::bound_crds() {
-            return Some(self.bundles.clone());
+            return Some(self.bundles.charged_to(snapshot.meter()));
         }
         let key = ids::resource_route(cluster, group, plural);
         let route = snapshot.get(&key)?;
@@ -101,9 +101,10 @@ impl Catalog {
     /// Returns all resources that a cluster serves: built-in kinds first, then by the name of their
     /// route.
     pub fn served(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
-        let mut all: Vec<Served> = self.built_in(cluster).cloned().collect();
+        let built_in = self.built_in(cluster);
+        let mut all: Vec<Served> = built_in.map(|served| served.charged_to(snapshot.meter())).collect();
         if *cluster == ClusterName::bound_crds() {
-            all.push(self.bundles.clone());
+            all.push(self.bundles.charged_to(snapshot.meter()));
         }
         all.extend(self.routed(snapshot, cluster));
         all
@@ -122,9 +123,9 @@ impl Catalog {
     /// routes of other groups by their names, without a read of their objects.
     pub fn served_in(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Served> {
         let system = self.built_in(cluster).filter(|served| **served.group() == *group);
-        let mut all: Vec<Served> = system.cloned().collect();
+        let mut all: Vec<Served> = system.map(|served| served.charged_to(snapshot.meter())).collect();
         if group == ids::INTERNAL && *cluster == ClusterName::bound_crds() {
-            all.push(self.bundles.clone());
+            all.push(self.bundles.charged_to(snapshot.meter()));
         }
         all.extend(self.routed_where(snapshot, cluster, |name| ids::group_of(name) == group));
         all
@@ -205,7 +206,7 @@ impl Catalog {
             guard,
             route: Some(said),
             pending_calls: None,
-            meter: Meter::unbounded(),
+            meter: snapshot.meter().clone(),
         })
     }
 

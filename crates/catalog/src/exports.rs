@@ -21,7 +21,7 @@ pub use schemas::{schemas_behind, schemas_of};
 
 use crate::{Origin, Served, ids, routes::ResourceRoute};
 use insula_api::{ClusterName, Json, Object, Scope, names::annotations};
-use insula_store::{Entry, Snapshot};
+use insula_store::{Entry, Pinned, Snapshot};
 use offer::{Binding, ExportOffer};
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
@@ -49,12 +49,12 @@ pub struct ExportView {
 
 impl ExportName {
     /// Returns the parsed APIExport, or None if it does not exist.
-    pub fn spec(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
+    pub fn spec(&self, snapshot: &Pinned) -> Option<Arc<ExportView>> {
         Some(snapshot.get(&self.key())?.object.parsed(ExportView::read))
     }
 
     /// Returns true if the APIExport exists.
-    pub fn exists(&self, snapshot: &Snapshot) -> bool {
+    pub fn exists(&self, snapshot: &Pinned) -> bool {
         snapshot.get(&self.key()).is_some()
     }
 

@@ -13,7 +13,7 @@ use crate::{
     locate::{self, LogicalClusterView},
 };
 use insula_api::{ClusterName, Freeze, Json, ObjectKey, Revision, names::annotations};
-use insula_store::Snapshot;
+use insula_store::Pinned;
 use serde_json::json;
 
 /// Returns the LogicalCluster and its revision, by which a write is guarded against a freeze;
@@ -21,7 +21,7 @@ use serde_json::json;
 ///
 /// # Errors
 /// The workspace is frozen.
-pub fn open(snapshot: &Snapshot, cluster: &ClusterName) -> Result<Option<(ObjectKey, Revision)>, Freeze> {
+pub fn open(snapshot: &Pinned, cluster: &ClusterName) -> Result<Option<(ObjectKey, Revision)>, Freeze> {
     let key = ids::logical_cluster(cluster);
     let Some(entry) = snapshot.get(&key) else {
         return Ok(None);
@@ -37,7 +37,7 @@ pub fn open(snapshot: &Snapshot, cluster: &ClusterName) -> Result<Option<(Object
 
 /// Returns the freeze that a new workspace in a cluster begins with, as the value of
 /// [`annotations::FROZEN_ABOVE`].
-pub fn of_child(snapshot: &Snapshot, parent: &ClusterName) -> Option<String> {
+pub fn of_child(snapshot: &Pinned, parent: &ClusterName) -> Option<String> {
     let parent = locate::logical_cluster(snapshot, parent)?;
     parent.handed_down().map(Freeze::write)
 }

@@ -3,7 +3,7 @@
 use crate::{digest, exports::unbind, ids, limits::WorkspaceLimits, payer};
 use insula_api::{ClusterName, ClusterPath, Freeze, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
-use insula_store::Snapshot;
+use insula_store::Pinned;
 use std::{fmt, sync::Arc};
 
 /// The reason that a path does not resolve.
@@ -58,22 +58,22 @@ struct Route {
 }
 
 /// Returns true if a logical cluster exists. System clusters always exist.
-pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+pub fn exists(snapshot: &Pinned, cluster: &ClusterName) -> bool {
     cluster.is_system() || snapshot.get(&ids::logical_cluster(cluster)).is_some()
 }
 
 /// Returns true if a logical cluster is deactivated, so no caller can reach its content.
-pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+pub fn is_inactive(snapshot: &Pinned, cluster: &ClusterName) -> bool {
     logical_cluster(snapshot, cluster).is_some_and(|view| view.inactive)
 }
 
 /// Returns true for the cluster of a workspace whose deletion may still be taken back, and for
 /// those below it. To their tenants such workspaces are gone.
-pub fn awaits_deletion(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+pub fn awaits_deletion(snapshot: &Pinned, cluster: &ClusterName) -> bool {
     view_awaits_deletion(snapshot, logical_cluster(snapshot, cluster))
 }
 
-fn view_awaits_deletion(snapshot: &Snapshot, mut view: Option<Arc<LogicalClusterView>>) -> bool {
+fn view_awaits_deletion(snapshot: &Pinned, mut view: Option<Arc<LogicalClusterView>>) -> bool {
     for _ in 0..LEVELS_MAX {
         let Some((parent, name)) = view.as_ref().and_then(|view| view.workspace.as_ref()) else {
             return false;
@@ -96,7 +96,7 @@ fn view_awaits_deletion(snapshot: &Snapshot, mut view: Option<Arc<LogicalCluster
 ///
 /// # Errors
 /// Returns the reason that the path does not resolve.
-pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
+pub fn locate(snapshot: &Pinned, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
     walk(snapshot, path, true).map(|(cluster, _)| cluster)
 }
 
@@ -106,7 +106,7 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
 /// # Errors
 /// Returns the reason that the path does not resolve.
 pub fn locate_view(
-    snapshot: &Snapshot,
+    snapshot: &Pinned,
     path: &ClusterPath,
 ) -> Result<(ClusterName, Option<Arc<LogicalClusterView>>), NotLocated> {
     walk(snapshot, path, false)
@@ -114,7 +114,7 @@ pub fn locate_view(
 
 /// Resolves a path. `awaiting` is true if workspaces that await their deletion resolve.
 fn walk(
-    snapshot: &Snapshot,
+    snapshot: &Pinned,
     path: &ClusterPath,
     awaiting: bool,
 ) -> Result<(ClusterName, Option<Arc<LogicalClusterView>>), NotLocated> {
@@ -160,7 +160,7 @@ fn walk(
 }
 
 /// Returns the home cluster of a path that begins with `user:<name>`, and the remaining segments.
-fn home_of<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterName, Vec<&'a str>)> {
+fn home_of<'a>(snapshot: &Pinned, path: &'a ClusterPath) -> Option<(ClusterName, Vec<&'a str>)> {
     let (first, rest) = path.split_first();
     let (user, below) = rest.split_first().filter(|_| first.as_str() == HOMES)?;
     let cluster = digest::home_cluster(user);
@@ -173,7 +173,7 @@ fn home_of<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterNam
 }
 
 /// Returns the logical cluster of a Workspace, available or not.
-pub fn cluster_of(snapshot: &Snapshot, parent: &ClusterName, name: &str) -> Option<ClusterName> {
+pub fn cluster_of(snapshot: &Pinned, parent: &ClusterName, name: &str) -> Option<ClusterName> {
     let entry = snapshot.get(&ObjectKey::cluster_scoped(ids::workspaces(), parent.clone(), name))?;
     let route = entry.object.parsed(|object| read_route(&object.body_value()));
     route.cluster.clone()
@@ -190,7 +190,7 @@ fn read_route(workspace: &Json) -> Route {
 
 /// Returns the canonical path of a cluster, from an annotation of its LogicalCluster. Without the
 /// annotation, returns the cluster's name as a path.
-pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
+pub fn path_of(snapshot: &Pinned, cluster: &ClusterName) -> ClusterPath {
     let known = logical_cluster(snapshot, cluster).and_then(|view| view.path.clone());
     known.unwrap_or_else(|| ClusterPath::from(cluster))
 }
@@ -296,7 +296,7 @@ impl LogicalClusterView {
 }
 
 /// Returns the parsed LogicalCluster of a cluster.
-pub fn logical_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Arc<LogicalClusterView>> {
+pub fn logical_cluster(snapshot: &Pinned, cluster: &ClusterName) -> Option<Arc<LogicalClusterView>> {
     let entry = snapshot.get(&ids::logical_cluster(cluster))?;
     Some(
         entry

@@ -359,6 +359,14 @@ impl Served {
         }
     }
 
+    /// Returns the resource for a request that pays for the work on it.
+    pub(crate) fn charged_to(&self, meter: &Meter) -> Self {
+        Served {
+            meter: meter.clone(),
+            ..self.clone()
+        }
+    }
+
     /// Returns the resource id: the prefix of the keys of its objects.
     #[inline]
     pub fn resource_id(&self) -> ResourceId {

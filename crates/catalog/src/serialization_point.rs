@@ -9,7 +9,7 @@
 
 use crate::{Error, Result, ids};
 use insula_api::{ClusterName, Object, ObjectKey};
-use insula_store::{Entry, Guard, Snapshot, Write};
+use insula_store::{Entry, Guard, Pinned, Write};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ pub struct SerializationPoint {
 
 impl SerializationPoint {
     /// Returns the serialization point for the number of objects in a cluster.
-    pub fn of_objects(snapshot: &Snapshot, cluster: &ClusterName) -> Self {
+    pub fn of_objects(snapshot: &Pinned, cluster: &ClusterName) -> Self {
         SerializationPoint::read(snapshot, ids::serialization_point(cluster, "objects"))
     }
 
     /// Returns the serialization point for the identities of all exports.
-    pub fn of_identities(snapshot: &Snapshot) -> Self {
+    pub fn of_identities(snapshot: &Pinned) -> Self {
         SerializationPoint::read(
             snapshot,
             ids::serialization_point(&ClusterName::bound_crds(), "identities"),
@@ -35,14 +35,14 @@ impl SerializationPoint {
     }
 
     /// Returns the serialization point for the number of APIBindRequests of all clusters.
-    pub fn of_bind_requests(snapshot: &Snapshot) -> Self {
+    pub fn of_bind_requests(snapshot: &Pinned) -> Self {
         SerializationPoint::read(
             snapshot,
             ids::serialization_point(&ClusterName::bound_crds(), "bindrequests"),
         )
     }
 
-    fn read(snapshot: &Snapshot, key: ObjectKey) -> Self {
+    fn read(snapshot: &Pinned, key: ObjectKey) -> Self {
         SerializationPoint {
             seen: snapshot.get(&key),
             key,

@@ -8,6 +8,7 @@ use insula_api::{
     set_condition,
 };
 use insula_catalog::{Error, ids};
+use insula_meter::ServerWork;
 use insula_registry::{Deps, Intent, Plan};
 use serde_json::json;
 
@@ -37,7 +38,7 @@ pub enum BootstrapError {
 pub async fn bootstrap(registry: &Deps) -> Result<(), BootstrapError> {
     let wanted = objects(registry)?;
     for _ in 0..ATTEMPTS_MAX {
-        let snapshot = registry.store.latest();
+        let snapshot = registry.store.latest().for_server(ServerWork::Reconciler);
         let missing = wanted.iter().filter(|(key, _)| snapshot.get(key).is_none());
         let mut intents: Vec<Intent> = missing
             .map(|(key, value)| Intent::Create(key.clone(), value.clone()))

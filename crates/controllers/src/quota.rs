@@ -115,7 +115,11 @@ mod tests {
         rig.create(&org, "resourcequotas", &quota("first")).await;
         let store = &rig.registry.store;
         let scope = Scope::cluster(ids::resourcequotas(), rig.cluster(&org));
-        let first = store.latest().range(&scope, None, 1).remove(0);
+        let first = store
+            .latest()
+            .for_server(insula_meter::ServerWork::Tool)
+            .range(&scope, None, 1)
+            .remove(0);
         let places: Vec<usize> = (1..5_000).collect();
         for some in places.chunks(100) {
             let put = |i: &usize| {

@@ -34,6 +34,7 @@ use insula_access::Target;
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
+use insula_meter::ServerWork;
 use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, SentKeys, WriteOptions, verbs};
 use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
@@ -99,16 +100,19 @@ impl TestControlPlane {
 
     pub(crate) fn cluster(&self, path: &str) -> ClusterName {
         let path = ClusterPath::parse(path).expect("a path");
-        locate::locate(&self.registry.store.latest(), &path).expect("the workspace is there")
+        locate::locate(&self.registry.store.latest().for_server(ServerWork::Tool), &path)
+            .expect("the workspace is there")
     }
 
     pub(crate) fn target(&self, path: &str, api_version: &str, plural: &str, namespace: &str) -> Option<Target> {
         let cluster = self.cluster(path);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let served = self
-            .registry
-            .catalog
-            .resolve(&self.registry.store.latest(), &cluster, group, plural)?;
+        let served = self.registry.catalog.resolve(
+            &self.registry.store.latest().for_server(ServerWork::Tool),
+            &cluster,
+            group,
+            plural,
+        )?;
         let target = Target::for_the_server(cluster, served, version.into());
         Some(match namespace {
             "" => target,
@@ -269,15 +273,16 @@ impl TestControlPlane {
 
     /// Collects bundles.
     pub(crate) async fn collect(&self) -> usize {
-        let keys = self
-            .registry
-            .store
-            .latest()
-            .range(&Scope::everywhere(insula_catalog::ids::bundles()), None, 999);
+        let keys = self.registry.store.latest().for_server(ServerWork::Tool).range(
+            &Scope::everywhere(insula_catalog::ids::bundles()),
+            None,
+            999,
+        );
         let bundles = Bundles::new(self.registry.clone());
         let mut collected = 0;
         for entry in keys {
-            let plan = bundles.decide(&bundles.observe(&entry.key, &self.registry.store.latest()));
+            let plan = bundles
+                .decide(&bundles.observe(&entry.key, &self.registry.store.latest().for_server(ServerWork::Tool)));
             collected += usize::from(
                 insula_registry::commit(&self.registry, &plan)
                     .await
@@ -290,11 +295,11 @@ impl TestControlPlane {
 
     /// Returns the keys of all objects of a resource.
     pub(crate) fn keys(&self, resource: insula_api::ResourceId) -> Vec<ObjectKey> {
-        let all = self
-            .registry
-            .store
-            .latest()
-            .range(&Scope::everywhere(resource), None, usize::MAX);
+        let all = self.registry.store.latest().for_server(ServerWork::Tool).range(
+            &Scope::everywhere(resource),
+            None,
+            usize::MAX,
+        );
         all.into_iter().map(|entry| entry.key).collect()
     }
 }
@@ -319,9 +324,9 @@ pub(crate) async fn plan<R: Reconciler>(reconciler: impl FnOnce(Arc<Deps>) -> R,
     registry.store.commit(txn).await.expect("the world is stored");
     let reconciler = reconciler(registry.clone());
     for change in changes {
-        drop(reconciler.keys(&change, &registry.store.latest()));
+        drop(reconciler.keys(&change, &registry.store.latest().for_server(ServerWork::Tool)));
     }
-    let plan = reconciler.decide(&reconciler.observe(key, &registry.store.latest()));
+    let plan = reconciler.decide(&reconciler.observe(key, &registry.store.latest().for_server(ServerWork::Tool)));
     PlanYaml(&plan).to_string()
 }
 
@@ -371,7 +376,7 @@ fn empty_registry() -> Deps {
 
 /// Reconciles every key of one reconciler once.
 pub(crate) async fn pass<R: Reconciler>(registry: &Deps, reconciler: &R) -> usize {
-    let snapshot = registry.store.latest();
+    let snapshot = registry.store.latest().for_server(ServerWork::Tool);
     let mut keys = HashSet::new();
     let mut order = Vec::new();
     for scope in reconciler.scopes() {
@@ -391,7 +396,7 @@ pub(crate) async fn pass<R: Reconciler>(registry: &Deps, reconciler: &R) -> usiz
     }
     let mut commits = 0;
     for key in order {
-        let plan = reconciler.decide(&reconciler.observe(&key, &registry.store.latest()));
+        let plan = reconciler.decide(&reconciler.observe(&key, &registry.store.latest().for_server(ServerWork::Tool)));
         match insula_registry::commit(registry, &plan).await {
             Ok(Some(_)) => commits += 1,
             Ok(None) => {}

@@ -17,6 +17,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope};
 use insula_catalog::earlier_names::{present_key, present_object};
+use insula_meter::ServerWork;
 use insula_store::{
     Entry, Store,
     backup::{self, BackupError, Encoder, Header, Summary},
@@ -322,7 +323,7 @@ fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
         ..Options::default()
     };
     let opened = EmbeddedStore::open(store, options)?;
-    let snapshot = opened.latest();
+    let snapshot = opened.latest().for_server(ServerWork::Tool);
     let root = ResourceId::local("core.kcp.io", "logicalclusters");
     let root = snapshot.get(&ObjectKey::cluster_scoped(root, ClusterName::root(), "cluster"));
     let header = Header {

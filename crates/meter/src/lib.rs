@@ -86,6 +86,24 @@ pub enum Ended {
     Left,
 }
 
+/// Work that the server does for itself, by its kind: nobody pays for it and nothing ends it. Code
+/// that answers a request has a [`Meter`] instead; `cargo xtask tidy` looks that it has no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerWork {
+    /// Reading a store when the server starts, or anew.
+    Load,
+    /// Bringing objects to the state that their specification wants.
+    Reconciler,
+    /// Moving stored objects to another form.
+    Migration,
+    /// An operation that goes on after the answer to its request.
+    Operation,
+    /// Records and measures of the server itself.
+    Housekeeping,
+    /// A program that is no server, and tests.
+    Tool,
+}
+
 /// The account that work is charged to. Clones charge the same one.
 #[derive(Clone, Default)]
 pub struct Meter(Option<Arc<Charged>>);

@@ -14,7 +14,7 @@ use insula_catalog::{
     locate::{self, LogicalClusterView, NotLocated},
 };
 use insula_registry::{Deps, verbs::Token};
-use insula_store::{Gone, Snapshot, SnapshotError};
+use insula_store::{Gone, Pinned, Snapshot, SnapshotError};
 use std::{sync::Arc, time::Duration};
 
 /// Time that a read waits for a revision that this server has not seen yet (kube-apiserver's watch
@@ -53,10 +53,12 @@ pub struct Mounted {
 /// The refusal of a revision that cannot be read, and of a workspace that cannot be entered.
 pub async fn locate(registry: &Deps, mut sender: Sender, call: Call, record: &Record) -> Result<Destination, Refusal> {
     let at = call.at;
-    let read = snapshot(registry, at, call.token.as_deref()).await?;
+    let read = snapshot(registry, at, call.token.as_deref())
+        .await?
+        .charged_to(&call.meter);
     // Rights that were taken away do not come back with an old revision.
     let snapshot = match at {
-        ReadAt::Exactly(_) => snapshot(registry, ReadAt::Latest, None).await?,
+        ReadAt::Exactly(_) => snapshot(registry, ReadAt::Latest, None).await?.charged_to(&call.meter),
         ReadAt::Latest | ReadAt::Any | ReadAt::NotOlderThan(_) => read.clone(),
     };
     let (cluster, logical_cluster) = match find_cluster(&call, &snapshot, &sender, record)? {
@@ -152,7 +154,7 @@ fn find_cluster(call: &Call, snapshot: &Snapshot, sender: &Sender, record: &Reco
 /// # Errors
 /// A revision that is compacted, one that this server has not seen, and a store
 /// that does not answer.
-pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Result<Snapshot, Refusal> {
+pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Result<Pinned, Refusal> {
     let store = &registry.store;
     let failed = |error: SnapshotError| Refusal::Verb(Error::Unavailable(error.to_string()));
     match at {

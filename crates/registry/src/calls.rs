@@ -43,7 +43,7 @@ fn pending_calls(deps: &Deps) -> PendingCalls {
 }
 
 fn has_admission_webhooks(deps: &Deps, target: &Target) -> bool {
-    let snapshot = deps.store.latest();
+    let snapshot = deps.store.latest().charged_to(&target.served.meter);
     let kinds = [
         ids::validatingwebhookconfigurations(),
         ids::mutatingwebhookconfigurations(),

@@ -11,6 +11,7 @@ use crate::{
 };
 use insula_api::{ClusterName, Freeze, Json, ObjectKey, Revision, Scope, names::annotations};
 use insula_catalog::{Error, Named, Result, freeze, ids, locate};
+use insula_meter::ServerWork;
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -146,7 +147,9 @@ fn rewritten(logical: &Entry, key: &str, wanted: Option<&Freeze>) -> Option<Inte
 
 async fn latest(deps: &Deps) -> Result<Snapshot> {
     let snapshot = deps.store.snapshot(Revision(0)).await;
-    snapshot.map_err(|error| Error::Unavailable(error.to_string()))
+    let snapshot = snapshot.map_err(|error| Error::Unavailable(error.to_string()))?;
+    // The workspaces below get the freeze, even if the caller has left.
+    Ok(snapshot.for_server(ServerWork::Operation))
 }
 
 fn gone(workspace: &ObjectKey) -> Error {

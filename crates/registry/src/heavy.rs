@@ -7,7 +7,7 @@
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 use insula_api::ClusterName;
 use insula_catalog::{Result, Served};
-use insula_store::Snapshot;
+use insula_store::Pinned;
 use std::{collections::HashMap, sync::Arc};
 
 /// Bytes of the body and the present object together from which on a computation waits for its
@@ -37,7 +37,7 @@ impl HeavyWork {
     /// needs none. The write takes its snapshot in its turn and keeps the turn until its commit:
     /// else each of many patches of one object would conflict with the one before. Cancellation
     /// gives the turn up.
-    pub(crate) async fn turn(&self, now: Snapshot, cluster: &ClusterName, bytes: usize) -> Option<WriteTurn<'_>> {
+    pub(crate) async fn turn(&self, now: Pinned, cluster: &ClusterName, bytes: usize) -> Option<WriteTurn<'_>> {
         if bytes < HEAVY_BYTES {
             return None;
         }

@@ -6,6 +6,7 @@ use crate::Deps;
 use futures_util::future::{BoxFuture, select};
 use insula_api::{Json, ObjectKey, Scope, condition};
 use insula_catalog::{ResourceRoute, bundle, ids, parts};
+use insula_meter::ServerWork;
 use insula_store::{Entry, Snapshot};
 use std::pin::pin;
 
@@ -19,7 +20,7 @@ pub fn until_in_force<'d>(deps: &'d Deps, key: &'d ObjectKey) -> Option<BoxFutur
 async fn wait(deps: &Deps, key: &ObjectKey) {
     let definitions = ids::customresourcedefinitions();
     loop {
-        let snapshot = deps.store.latest();
+        let snapshot = deps.store.latest().for_server(ServerWork::Reconciler);
         let definition = match key.resource == definitions {
             true => key.clone(),
             false => match snapshot.get(key) {

@@ -9,6 +9,7 @@ use insula_catalog::{
     Error, Result, ids,
     metering::{Amounts, added, is_expired, record_of},
 };
+use insula_meter::ServerWork;
 use std::ops::ControlFlow;
 
 /// Attempts at one record, which another server writes at the same time.
@@ -58,7 +59,8 @@ async fn store_one(deps: &Deps, cluster: &ClusterName, amounts: &Amounts) -> Res
 /// # Errors
 /// The store refuses, or another server deletes the same records.
 pub async fn expire(deps: &Deps) -> Result<()> {
-    let (snapshot, now) = (deps.store.latest(), deps.clock.now());
+    let snapshot = deps.store.latest().for_server(ServerWork::Housekeeping);
+    let now = deps.clock.now();
     let mut expired = Vec::new();
     snapshot.for_each(&Scope::cluster(ids::meterings(), ClusterName::bound_crds()), |entry| {
         if is_expired(entry, now) {

@@ -19,7 +19,7 @@ pub use steps::{advance, undo};
 use crate::Intent;
 use insula_api::{ClusterName, ObjectKey};
 use insula_catalog::{Error, Result, locate, registration::Migration};
-use insula_store::{Entry, Snapshot};
+use insula_store::{Entry, Pinned, Snapshot};
 
 /// Finds the record of a migration.
 ///
@@ -58,7 +58,7 @@ fn written(record: Entry, migration: &Migration) -> Intent {
 ///
 /// # Errors
 /// The workspace is frozen.
-fn thawed(snapshot: &Snapshot, cluster: &ClusterName) -> Result<Option<Intent>> {
+fn thawed(snapshot: &Pinned, cluster: &ClusterName) -> Result<Option<Intent>> {
     match insula_catalog::freeze::open(snapshot, cluster) {
         Ok(open) => Ok(open.map(|(key, revision)| Intent::Expect(key, Some(revision)))),
         Err(freeze) => Err(Error::Forbidden {

@@ -7,6 +7,7 @@ use crate::{
 };
 use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_catalog::{Error, Origin, Result, Served, freeze, ids};
+use insula_meter::ServerWork;
 use insula_store::{Entry, Snapshot};
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -135,6 +136,7 @@ pub(crate) async fn attempt(deps: &Deps, cluster: &ClusterName, mut intents: Vec
 pub(crate) async fn latest(deps: &Deps, entry: &Entry) -> Result<Option<(Served, Entry)>> {
     let snapshot = deps.store.snapshot(Revision(0)).await;
     let snapshot = snapshot.map_err(|error| Error::Internal(error.to_string()))?;
+    let snapshot = snapshot.for_server(ServerWork::Migration);
     let served = serving(deps, &snapshot, entry);
     Ok(served.zip(snapshot.get(&entry.key)))
 }

@@ -9,6 +9,7 @@ use futures_util::{
 };
 use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope, Timestamp};
 use insula_catalog::ids;
+use insula_meter::ServerWork;
 use insula_store::{CommitError, Entry, Snapshot, Txn, Write, server_of, slot};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,10 @@ impl Deps {
         if self.team.is_alone {
             return true;
         }
-        let mut names = self.team.others(&self.store.latest(), self.clock.now());
+        let mut names = self.team.others(
+            &self.store.latest().for_server(ServerWork::Reconciler),
+            self.clock.now(),
+        );
         names.push(self.team.run.to_string());
         server_of(cluster.map_or(0, slot), names.iter()).as_deref() == Some(&*self.team.run)
     }
@@ -184,7 +188,7 @@ pub async fn keep(
     let mut leaving = pin!(leaving.fuse());
     loop {
         let now = registry.clock.now();
-        let snapshot = registry.store.latest();
+        let snapshot = registry.store.latest().for_server(ServerWork::Housekeeping);
         let entries = snapshot.range(&scope(), None, usize::MAX);
         let is_old = |entry: &&Entry| read(&entry.object).is_none_or(|(_, seen)| now.since(seen) > KEPT_SECONDS);
         let old = entries.iter().filter(is_old).take(SWEEP_MAX);
@@ -237,7 +241,7 @@ mod tests {
             format: 3,
         };
         let team = Team::member("own");
-        let others = |now: i64| team.others(&store.latest(), Timestamp(now));
+        let others = |now: i64| team.others(&store.latest().for_server(ServerWork::Tool), Timestamp(now));
         for (name, ahead) in [("own", 0), ("fast", 100_000), ("slow", -100_000)] {
             write(&store, record(&server(name), Timestamp(1_000_000 + ahead)));
         }

@@ -7,7 +7,7 @@ use crate::{
 };
 use insula_api::{ClusterName, ObjectKey, Revision, Timestamp};
 use insula_catalog::{Error, Named, Result, freeze, ids, locate};
-use insula_store::{Entry, Snapshot};
+use insula_store::{Entry, Pinned};
 
 /// Attempts to take a deletion back, while others write the object.
 const ATTEMPTS: usize = 16;
@@ -69,7 +69,7 @@ pub async fn undelete(deps: &Deps, key: &ObjectKey, etag: Option<&str>, check_on
 
 /// Checks that a deletion can be taken back. Returns the guards that keep it so: on the
 /// LogicalCluster of the object, and on that of a Workspace.
-fn guards(snapshot: &Snapshot, entry: &Entry) -> Result<Vec<Intent>> {
+fn guards(snapshot: &Pinned, entry: &Entry) -> Result<Vec<Intent>> {
     let key = &entry.key;
     let refused = |why: &str| {
         let path = locate::path_of(snapshot, &key.cluster);
@@ -108,7 +108,7 @@ fn guards(snapshot: &Snapshot, entry: &Entry) -> Result<Vec<Intent>> {
 }
 
 /// Returns the guard that a LogicalCluster stays as it is; `None` for one that is deleted.
-fn living(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Intent> {
+fn living(snapshot: &Pinned, cluster: &ClusterName) -> Option<Intent> {
     let logical = snapshot.get(&ids::logical_cluster(cluster))?;
     let is_living = !logical.object.meta.is_deleting();
     is_living.then_some(Intent::Expect(logical.key, Some(logical.revision)))

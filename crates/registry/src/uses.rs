@@ -9,7 +9,7 @@ use insula_catalog::{
     Error,
     version_uses::{NotedUses, UseRecord, record_of},
 };
-use insula_store::Snapshot;
+use insula_store::Pinned;
 
 /// Records in one transaction. Each takes two guards and a write; etcd takes 128 operations.
 const BATCH_MAX: usize = 32;
@@ -68,7 +68,7 @@ async fn store(registry: &Deps, notes: &[(ObjectKey, NotedUses)]) -> Result<(), 
 
 /// Returns the write of a record under a guard on its route, which keeps it from appearing after
 /// the route is deleted.
-fn intents(snapshot: &Snapshot, route: &ObjectKey, noted: &NotedUses) -> Option<[Intent; 2]> {
+fn intents(snapshot: &Pinned, route: &ObjectKey, noted: &NotedUses) -> Option<[Intent; 2]> {
     let route = snapshot.get(route)?;
     let key = record_of(&route.key);
     let present = snapshot.get(&key);

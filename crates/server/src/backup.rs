@@ -13,8 +13,9 @@ use futures_util::stream;
 use http::{StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
 use insula_api::{ClusterName, ObjectKey, Revision, Scope};
 use insula_catalog::ids;
+use insula_meter::ServerWork;
 use insula_store::{
-    Snapshot,
+    Pinned, Snapshot,
     backup::{Encoder, Header},
 };
 use tokio::{
@@ -79,13 +80,14 @@ pub(crate) async fn answer(health: &Health, probe: Probe<'_>) -> Response {
     };
     tracing::info!(revision = header.revision.0, "a backup begins");
     let (sender, receiver) = mpsc::channel(1);
+    let snapshot = snapshot.for_server(ServerWork::Operation);
     tokio::spawn(send(snapshot, header, sender, permit));
     let body = Body::from_stream(stream::unfold(Some(receiver), chunk));
     ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
 }
 
 /// Returns the UID of the logical cluster `root`.
-fn installation(snapshot: &Snapshot) -> String {
+fn installation(snapshot: &Pinned) -> String {
     let key = ObjectKey::cluster_scoped(ids::logicalclusters(), ClusterName::root(), "cluster");
     let entry = snapshot.get(&key);
     entry.map_or_else(String::new, |entry| entry.object.meta.uid.to_string())

@@ -23,6 +23,7 @@ use std::{sync::Arc, time::Duration};
 
 use insula_api::{Clock, Revision, Scope};
 use insula_catalog::earlier_names;
+use insula_meter::ServerWork;
 use insula_registry::servers::{self, GONE_SECONDS};
 use insula_store::{CommitError, Entry, FORMAT, Guard, Snapshot, Store, Txn, Write};
 use insula_store_etcd::EtcdStore;
@@ -146,7 +147,8 @@ async fn move_objects(store: &dyn Store) -> Result<usize, String> {
 }
 
 async fn latest(store: &dyn Store) -> Result<Snapshot, String> {
-    store.snapshot(Revision(0)).await.map_err(|error| error.to_string())
+    let latest = store.snapshot(Revision(0)).await.map_err(|error| error.to_string())?;
+    Ok(latest.for_server(ServerWork::Migration))
 }
 
 /// Returns the next objects that have an earlier name, as many as one transaction moves.

@@ -6,6 +6,7 @@
 
 mod checks;
 
+use insula_meter::ServerWork;
 use std::sync::Arc;
 
 use axum::{
@@ -197,9 +198,10 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
         return (asked, ClusterFacts::default());
     }
     let root = ClusterName::root();
+    let latest = health.checks.store.latest().for_server(ServerWork::Housekeeping);
     let facts = ClusterFacts {
         entered: true,
-        ..insula_access::facts(&health.checks.store.latest(), &root)
+        ..insula_access::facts(&latest, &root)
     };
     let asked = Attributes {
         cluster: Some(root),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use insula_api::{Revision, Scope, measure::TRACE};
 use insula_store::{
-    BoxFuture, CommitError, Cursor, Gone, Measures, Member, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Gone, Measures, Member, Pinned, Sharing, SnapshotError, Store, Txn,
 };
 use tracing::{Instrument, field::Empty};
 
@@ -44,15 +44,15 @@ impl Store for MeasuredStore {
         })
     }
 
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>> {
         self.inner.snapshot(at_least)
     }
 
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone> {
         self.inner.at_revision(exactly)
     }
 
-    fn latest(&self) -> Snapshot {
+    fn latest(&self) -> Pinned {
         self.inner.latest()
     }
 

@@ -3,6 +3,7 @@
 use crate::plant::Plant;
 use futures_util::FutureExt;
 use insula_api::{Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{Change, Commit, CommitError, Cursor, MemoryStore, Snapshot, Store, Txn, Write};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
@@ -60,14 +61,15 @@ impl Center {
 
     /// Returns all objects as they are now.
     pub fn now(&self) -> Snapshot {
-        self.store.latest()
+        self.store.latest().for_server(ServerWork::Tool)
     }
 
     /// Returns all objects as they were after some commits.
     pub fn after(&self, commits: usize) -> Snapshot {
         let last = commits.checked_sub(1).map(|last| self.log.lock().1[last][0].revision);
         let snapshot = self.store.at_revision(last.unwrap_or(Revision(1)));
-        snapshot.expect("its history is never compacted")
+        let snapshot = snapshot.expect("its history is never compacted");
+        snapshot.for_server(ServerWork::Tool)
     }
 
     /// Returns the number of commits.

@@ -7,6 +7,7 @@ use insula_api::{ClusterName, ClusterPath, Freeze, Json, ObjectKey, Revision};
 use insula_apply::{OnConflict, merge_patch};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
+use insula_meter::ServerWork;
 use insula_registry::{
     Change, DeleteOptions, Deleted, Deps, FieldValidation, IfAbsent, ListOptions, SentKeys, WriteOptions,
     freeze::{self, Frozen},
@@ -338,7 +339,8 @@ fn in_default() -> Json {
 
 async fn current(deps: &Deps) -> Result<Snapshot, Error> {
     let snapshot = deps.store.snapshot(Revision(0)).await;
-    snapshot.map_err(|error| Error::Unavailable(error.to_string()))
+    let snapshot = snapshot.map_err(|error| Error::Unavailable(error.to_string()))?;
+    Ok(snapshot.for_server(ServerWork::Tool))
 }
 
 async fn create(
@@ -443,7 +445,12 @@ fn target_at(deps: &Deps, snapshot: &Snapshot, (tenant, version): (&str, &str)) 
 
 fn target(deps: &Deps, path: &str, version: &str, plural: &str, body: &Json) -> Result<Target, Error> {
     let namespace = body["metadata"]["namespace"].as_str().unwrap_or_default();
-    resolved(deps, &deps.store.latest(), (path, version, plural), namespace)
+    resolved(
+        deps,
+        &deps.store.latest().for_server(ServerWork::Tool),
+        (path, version, plural),
+        namespace,
+    )
 }
 
 fn resolved(

@@ -4,7 +4,7 @@ use crate::center::{Center, Request, commit_of};
 use crate::plant::Plant;
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use insula_store::{
-    BoxFuture, Commit, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, Commit, CommitError, Cursor, Gone, Measures, Mvcc, Pinned, Sharing, SnapshotError, Store, Txn,
 };
 use parking_lot::Mutex;
 use std::{
@@ -164,7 +164,7 @@ impl Store for Mirror {
         })
     }
 
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>> {
         Box::pin(async move {
             let is_open = at_least == Revision(0) && self.center.plant() != Some(&Plant::ReadsStale);
             let at_least = match is_open {
@@ -177,11 +177,11 @@ impl Store for Mirror {
         })
     }
 
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone> {
         self.mvcc.at_revision(exactly)
     }
 
-    fn latest(&self) -> Snapshot {
+    fn latest(&self) -> Pinned {
         self.mvcc.latest()
     }
 

@@ -7,6 +7,7 @@ use crate::{
 };
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope};
 use insula_catalog::{ResourceRoute, ids, locate, stored};
+use insula_meter::ServerWork;
 use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     for (number, server) in world.servers.iter().enumerate() {
         let Some(server) = server else { continue };
         let told = |why: String| format!("server {number}: {why}");
-        same(&all, &entries(&server.deps.store.latest())).map_err(told)?;
+        same(&all, &entries(&server.deps.store.latest().for_server(ServerWork::Tool))).map_err(told)?;
         workspaces(&server.deps, &now).map_err(told)?;
     }
     leftovers(&all)?;
@@ -97,10 +98,12 @@ fn bound(deps: &Deps, now: &Snapshot, tenant: &str, cluster: &ClusterName, bindi
         true => &["v1"],
         false => &["v1", "v2"],
     };
-    let Some(served) = deps
-        .catalog
-        .resolve(&deps.store.latest(), cluster, "example.io", "widgets")
-    else {
+    let Some(served) = deps.catalog.resolve(
+        &deps.store.latest().for_server(ServerWork::Tool),
+        cluster,
+        "example.io",
+        "widgets",
+    ) else {
         return Err(format!("{tenant} is bound, and serves no widgets"));
     };
     if let Some(missing) = versions.iter().find(|version| served.version(version).is_none()) {

@@ -6,6 +6,7 @@
 use crate::{keys::next_key, layout::is_stray, mirror::Mirror};
 use etcd_client::{Error, GetOptions, KvClient};
 use insula_api::{ObjectKey, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::Snapshot;
 use std::{convert::Infallible, time::Duration};
 
@@ -54,7 +55,7 @@ impl Mirror {
     /// the next page.
     async fn compare(&self, from: &[u8]) -> Result<Vec<u8>, Finding> {
         // Pinned while both are read: neither changes at this revision.
-        let snapshot = self.origin.mvcc.latest();
+        let snapshot = self.origin.mvcc.latest().for_server(ServerWork::Housekeeping);
         let mut kv = self.members.current().await?.kv;
         let (there, earlier) = self.count(&mut kv, snapshot.revision()).await?;
         let here = counted(&snapshot).await;

@@ -52,7 +52,7 @@ pub use survey::{MemberStatus, survey};
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KvClient, TxnOp};
 use insula_api::{Revision, Scope};
 use insula_store::{
-    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Pinned, Sharing, SnapshotError, Store, Txn,
 };
 use keys::Keys;
 use members::Members;
@@ -290,7 +290,7 @@ impl Store for EtcdStore {
         })
     }
 
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>> {
         Box::pin(async move {
             let mvcc = &self.origin.mvcc;
             if at_least == Revision(0) || mvcc.applied() < at_least {
@@ -302,11 +302,11 @@ impl Store for EtcdStore {
         })
     }
 
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone> {
         self.origin.mvcc.at_revision(exactly)
     }
 
-    fn latest(&self) -> Snapshot {
+    fn latest(&self) -> Pinned {
         self.origin.mvcc.latest()
     }
 

@@ -11,6 +11,7 @@ mod watches;
 
 use crate::{BoxFuture, Change, Cursor, Guard, Store, Txn, Write};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A test case, named after the property that it checks.
@@ -143,6 +144,7 @@ fn listed(store: &Arc<dyn Store>, scope: &Scope, at: Revision) -> BTreeMap<Objec
     let entries = store
         .at_revision(at)
         .expect("a known revision")
+        .for_server(ServerWork::Tool)
         .range(scope, None, usize::MAX);
     entries
         .into_iter()

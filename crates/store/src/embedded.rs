@@ -23,7 +23,7 @@ mod restore;
 mod tail;
 
 use crate::{
-    BoxFuture, CommitError, Cursor, Entry, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Entry, Gone, Measures, Mvcc, Pinned, Sharing, SnapshotError, Store, Txn,
     embedded::{
         backend::Shared,
         committer::{Job, Status},
@@ -344,7 +344,7 @@ impl Store for EmbeddedStore {
         Box::pin(self.hand_over(txn))
     }
 
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>> {
         Box::pin(async move {
             if self.mvcc.applied() < at_least {
                 self.status.check().map_err(SnapshotError::Unavailable)?;
@@ -354,11 +354,11 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone> {
         self.mvcc.at_revision(exactly)
     }
 
-    fn latest(&self) -> Snapshot {
+    fn latest(&self) -> Pinned {
         self.mvcc.latest()
     }
 

@@ -169,6 +169,7 @@ mod tests {
     use crate::{Commit, MemoryStore, Mvcc, Snapshot, Store, Txn, Write};
     use futures_util::FutureExt;
     use insula_api::{ClusterName, Revision};
+    use insula_meter::ServerWork;
     use proptest::prelude::*;
     use serde_json::json;
     use std::{collections::BTreeMap, ops::ControlFlow};
@@ -253,7 +254,7 @@ mod tests {
             for (n, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Write(cluster, labels) => write(&store, cluster, labels.as_deref()),
-                    Step::Hold => held.push(store.latest()),
+                    Step::Hold => held.push(store.latest().for_server(ServerWork::Tool)),
                     Step::Release => drop((!held.is_empty()).then(|| held.remove(0))),
                     Step::Compact => {
                         let upto = store.latest().revision();
@@ -263,7 +264,7 @@ mod tests {
                 if n < first_read {
                     continue;
                 }
-                for snapshot in held.iter().chain([&store.latest()]) {
+                for snapshot in held.iter().chain([&store.latest().for_server(ServerWork::Tool)]) {
                     for value in ["a", "b", "c", "d"] {
                         prop_assert_eq!(keys(snapshot.indexed(&BY_LABEL, value)), walked(snapshot, value));
                     }
@@ -283,7 +284,10 @@ mod tests {
             mvcc.apply(vec![Commit { revision, writes }]);
         };
         write(1, Some(&["a"]));
-        assert_eq!(mvcc.latest().indexed(&BY_LABEL, "a").len(), 1);
+        assert_eq!(
+            mvcc.latest().for_server(ServerWork::Tool).indexed(&BY_LABEL, "a").len(),
+            1
+        );
         write(1, Some(&["b"]));
         write(2, Some(&["c"]));
         write(2, None);

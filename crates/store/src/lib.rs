@@ -18,6 +18,7 @@ mod counts;
 pub mod embedded;
 mod history;
 mod indexes;
+mod largest;
 mod log;
 mod measures;
 mod memory;
@@ -36,13 +37,14 @@ use insula_api::{Revision, Scope};
 use std::pin::Pin;
 
 pub use indexes::{Index, Values};
+pub use largest::Largest;
 pub use log::{Change, Prior};
 pub use measures::{FileMeasures, Measures};
 pub use memory::MemoryStore;
 pub use mvcc::{Commit, Mvcc};
 pub use reload::Reload;
 pub use slots::{SLOTS, server_of, slot};
-pub use snapshot::Snapshot;
+pub use snapshot::{Pinned, Snapshot};
 pub use state::Entry;
 pub use txn::{CommitError, Gone, Guard, SnapshotError, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
 pub use usage::{Payers, Sharing};
@@ -94,7 +96,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Fails when the store cannot tell its current revision, or will never reach `at_least`.
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>>;
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>>;
 
     /// Returns the view at exactly this revision, for lists with an exact `resourceVersion` and for
     /// continue tokens.
@@ -102,10 +104,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`Gone`] when the revision is compacted, or newer than the latest one that this process has
     /// applied.
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone>;
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone>;
 
     /// Returns the view at the latest revision that this process has applied, without waiting.
-    fn latest(&self) -> Snapshot;
+    fn latest(&self) -> Pinned;
 
     /// Returns a cursor over every change in `scope` after the revision `after`: in order, in whole
     /// revisions, each change once. `Revision(0)` is no special case: take a snapshot, and watch

@@ -2,7 +2,7 @@
 //! call returns, without a thread, so that a run with the same seed replays.
 
 use crate::{
-    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Pinned, Sharing, SnapshotError, Store, Txn,
     plan::{Decision, Overlay, decide},
 };
 use insula_api::{Revision, Scope};
@@ -53,18 +53,18 @@ impl Store for MemoryStore {
         Box::pin(async move { self.commit_now(txn) })
     }
 
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>> {
         Box::pin(async move {
             self.mvcc.reached(at_least).await;
             Ok(self.mvcc.latest())
         })
     }
 
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone> {
         self.mvcc.at_revision(exactly)
     }
 
-    fn latest(&self) -> Snapshot {
+    fn latest(&self) -> Pinned {
         self.mvcc.latest()
     }
 

@@ -63,6 +63,7 @@ mod tests {
     use super::*;
     use crate::Commit;
     use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope};
+    use insula_meter::ServerWork;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -105,7 +106,7 @@ mod tests {
             let old = before.iter().map(|n| entry(*n, Revision(5)));
             let mvcc = Mvcc::load(Revision(10), old);
             mvcc.apply(vec![Commit { revision: Revision(11), writes: Vec::new() }]);
-            let (first, mut cursor) = (mvcc.latest(), mvcc.watch(everything(), Revision(11)).expect("a watch"));
+            let (first, mut cursor) = (mvcc.latest().for_server(ServerWork::Tool), mvcc.watch(everything(), Revision(11)).expect("a watch"));
             let shown = objects(&first);
             let is_kept = |n: &usize, changed: bool| before.contains(n) && !changed;
             let fresh = after.iter().map(|(n, changed)| {
@@ -122,8 +123,8 @@ mod tests {
                 for page in shuffled.chunks(size).take(pages) {
                     reload.page(page.to_vec());
                     prop_assert_eq!(mvcc.applied(), Revision(11));
-                    prop_assert_eq!(objects(&mvcc.latest()), shown.clone());
-                    prop_assert_eq!(mvcc.latest().count(&everything()), shown.len());
+                    prop_assert_eq!(objects(&mvcc.latest().for_server(ServerWork::Tool)), shown.clone());
+                    prop_assert_eq!(mvcc.latest().for_server(ServerWork::Tool).count(&everything()), shown.len());
                     prop_assert!(cursor.try_next().expect("it is no end yet").is_empty());
                 }
                 if pages == usize::MAX {
@@ -131,8 +132,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(objects(&first), shown);
-            prop_assert_eq!(objects(&mvcc.latest()), fresh.clone());
-            prop_assert_eq!(mvcc.latest().count(&everything()), fresh.len());
+            prop_assert_eq!(objects(&mvcc.latest().for_server(ServerWork::Tool)), fresh.clone());
+            prop_assert_eq!(mvcc.latest().for_server(ServerWork::Tool).count(&everything()), fresh.len());
             prop_assert!(cursor.try_next().is_err());
         }
     }

@@ -1,30 +1,65 @@
-//! Snapshots: consistent views of all objects at one revision.
+//! Snapshots: consistent views of all objects at one revision, and walks that somebody pays for.
 
 use crate::{
     Gone, Index, Mvcc,
     counts::COUNTED_MIN,
     state::{CHUNK_ENTRIES, Entry, Slot, State},
-    usage::{ClusterUsage, Largest, Usage},
+    usage::{ClusterUsage, Usage},
 };
 use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::{Meter, ServerWork};
 use std::{
     collections::BTreeMap,
     fmt,
-    ops::{Bound, ControlFlow},
+    ops::{Bound, ControlFlow, Deref},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-/// A consistent view of all objects at one revision. Cheap to take and to clone.
+/// Objects that a walk visits between two payments.
+const PAID_ENTRIES: usize = 64;
+
+/// Price of an object on a walk: so that the meter looks at the clock between two payments, however
+/// long the visits take.
+const ENTRY_UNITS: u64 = 80;
+
+/// Price of a key that a walk passes without reading the object.
+const KEY_UNITS: u64 = 6;
+
+/// The objects at one revision, read one by one. Cheap to take and to clone.
 ///
-/// A snapshot pins the history that it reads, so that reads of the latest one never fail and never
-/// show a hole. One at an older revision may read where a cluster's history was cut since:
-/// [`Snapshot::check_reads`] tells it. Hold a snapshot for one request or one decision; to come
-/// back later keep its revision and call [`crate::Store::at_revision`].
+/// A pinned state keeps the history that it reads, so that reads of the latest one never fail and
+/// never show a hole. One at an older revision may read where a cluster's history was cut since:
+/// [`Pinned::check_reads`] tells it. Hold it for one request or one decision; to come back later
+/// keep its revision and call [`crate::Store::at_revision`].
+///
+/// It has no walks: who walks says first who pays.
+///
+/// ```compile_fail
+/// # fn shown(state: &insula_store::Pinned, scope: &insula_api::Scope) {
+/// state.range(scope, None, 10);
+/// # }
+/// ```
+/// ```
+/// # fn shown(state: &insula_store::Pinned, scope: &insula_api::Scope, request: &insula_meter::Meter) {
+/// state.charged_to(request).range(scope, None, 10);
+/// # }
+/// ```
 #[derive(Clone)]
-pub struct Snapshot(Arc<Pin>);
+pub struct Pinned(Arc<Pin>);
+
+/// A [`Pinned`] state with a payer, which can be walked as well.
+///
+/// The payer is the request that the walk answers, or the server itself. A walk for a request takes
+/// turns with others by its [`Meter`], and **stops** when that has ended: what it found is no
+/// verdict then, and whoever writes by it asks [`Snapshot::meter`] first.
+#[derive(Clone)]
+pub struct Snapshot {
+    state: Pinned,
+    payer: Meter,
+}
 
 struct Pin {
     mvcc: Arc<Mvcc>,
@@ -42,28 +77,42 @@ impl Drop for Pin {
 
 impl Mvcc {
     /// Returns the latest view.
-    pub fn latest(self: &Arc<Self>) -> Snapshot {
-        Snapshot::pinned(self.clone(), self.pin_latest())
+    pub fn latest(self: &Arc<Self>) -> Pinned {
+        Pinned::new(self.clone(), self.pin_latest())
     }
 
     /// Returns the view at a revision.
     ///
     /// # Errors
     /// [`Gone`] when the revision is below the floor or not applied yet.
-    pub fn at_revision(self: &Arc<Self>, revision: Revision) -> Result<Snapshot, Gone> {
+    pub fn at_revision(self: &Arc<Self>, revision: Revision) -> Result<Pinned, Gone> {
         self.pin_at(revision)?;
-        Ok(Snapshot::pinned(self.clone(), revision))
+        Ok(Pinned::new(self.clone(), revision))
     }
 }
 
-impl Snapshot {
-    /// Creates a snapshot at a revision that the caller has pinned.
-    fn pinned(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
-        Snapshot(Arc::new(Pin {
+impl Pinned {
+    /// Creates the state at a revision that the caller has pinned.
+    fn new(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
+        Pinned(Arc::new(Pin {
             mvcc,
             revision,
             whole_from: AtomicU64::new(0),
         }))
+    }
+
+    /// Returns the state with a request that pays for walks over it.
+    pub fn charged_to(&self, request: &Meter) -> Snapshot {
+        Snapshot {
+            state: self.clone(),
+            payer: request.clone(),
+        }
+    }
+
+    /// Returns the state for work that the server does for itself: nobody pays for walks over it,
+    /// and nothing ends them.
+    pub fn for_server(&self, _: ServerWork) -> Snapshot {
+        self.charged_to(&Meter::unbounded())
     }
 
     /// Returns the revision of the view.
@@ -105,18 +154,6 @@ impl Snapshot {
         self.0.mvcc.read(|state| state.usages.payer_usage(payer))
     }
 
-    /// Returns the clusters and payers that store most at the latest revision, up to `count` of
-    /// each. Looks at all of them.
-    pub fn largest(&self, count: usize) -> Largest {
-        self.0.mvcc.read(|state| state.usages.largest(count))
-    }
-
-    /// Returns the resources with the most objects at the latest revision, up to `count`, in their
-    /// order. Exporters of the same resource are counted together. Looks at all of them.
-    pub fn largest_resources(&self, count: usize) -> Vec<(ResourceId, usize)> {
-        self.0.mvcc.read(|state| state.usages.largest_resources(count))
-    }
-
     /// Notes a read of a scope whose history was cut. Nothing after the revision of a pinned
     /// snapshot is cut, so that the latest ones pay one comparison.
     fn note_read(&self, state: &State, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) {
@@ -133,6 +170,25 @@ impl Snapshot {
             self.note_read(state, Some(&key.resource), Some(&key.cluster));
             state.keys.get(&encoded)?.at_revision(self.0.revision)
         })
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = Pinned;
+
+    fn deref(&self) -> &Pinned {
+        &self.state
+    }
+}
+
+impl Snapshot {
+    /// Returns the meter of the request that pays for walks.
+    pub fn meter(&self) -> &Meter {
+        &self.payer
+    }
+
+    pub(crate) fn mvcc(&self) -> &Mvcc {
+        &self.state.0.mvcc
     }
 
     /// Returns up to `limit` objects of a scope in key order, starting after the key `after` if
@@ -190,23 +246,35 @@ impl Snapshot {
         let mut walk = Walk::new(scope, after);
         let mut chunk = Vec::new();
         // The first chunk is small, so that a page of ten objects does not read a thousand.
-        let mut size = 64;
+        let mut size = PAID_ENTRIES;
         while !walk.done {
-            self.0.mvcc.read(|state| {
+            let mut passed = 0;
+            self.mvcc().read(|state| {
                 self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, size, |_, slot| {
+                    passed += 1;
                     if wanted(&slot.key) {
-                        chunk.extend(slot.at_revision(self.0.revision));
+                        chunk.extend(slot.at_revision(self.state.0.revision));
                     }
                 });
             });
-            for entry in chunk.drain(..) {
-                if visit(&entry).is_break() {
-                    return;
-                }
+            if self.payer.spend(passed * KEY_UNITS).is_err() || self.show(&chunk, &mut visit).is_break() {
+                return;
             }
+            chunk.clear();
             size = CHUNK_ENTRIES;
         }
+    }
+
+    /// Calls `visit` on entries until it breaks or the payer's request has ended.
+    fn show(&self, entries: &[Entry], visit: &mut impl FnMut(&Entry) -> ControlFlow<()>) -> ControlFlow<()> {
+        for some in entries.chunks(PAID_ENTRIES) {
+            if self.payer.spend(some.len() as u64 * ENTRY_UNITS).is_err() {
+                return ControlFlow::Break(());
+            }
+            some.iter().try_for_each(&mut *visit)?;
+        }
+        ControlFlow::Continue(())
     }
 
     /// Calls `visit` on the objects that an index finds by a value, in key order, until it breaks.
@@ -223,23 +291,24 @@ impl Snapshot {
         mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
     ) {
         let resource = (index.resource)();
-        self.0.mvcc.fill(index);
-        let (mut after, mut size) = (after.map(ObjectKey::encode), 64);
+        self.mvcc().fill(index);
+        let (mut after, mut size) = (after.map(ObjectKey::encode), PAID_ENTRIES);
+        // Another version of the object may have had the value.
+        let mut visit = |entry: &Entry| match index.has((&entry.key, &entry.object), value) {
+            true => visit(entry),
+            false => ControlFlow::Continue(()),
+        };
         loop {
-            let (keys, found) = self.0.mvcc.read(|state| {
+            let (keys, found) = self.mvcc().read(|state| {
                 self.note_read(state, Some(&resource), None);
                 let keys = state.indexes.keys_after(index, value, (after.as_ref(), size));
                 let slots = keys.iter().filter_map(|key| state.keys.get(key));
-                let found: Vec<Entry> = slots.filter_map(|slot| slot.at_revision(self.0.revision)).collect();
+                let found: Vec<Entry> = slots
+                    .filter_map(|slot| slot.at_revision(self.state.0.revision))
+                    .collect();
                 (keys, found)
             });
-            for entry in found {
-                // Another version of the object may have had the value.
-                if index.has((&entry.key, &entry.object), value) && visit(&entry).is_break() {
-                    return;
-                }
-            }
-            if keys.len() < size {
+            if self.show(&found, &mut visit).is_break() || keys.len() < size {
                 return;
             }
             after = keys.into_iter().next_back();
@@ -270,12 +339,13 @@ impl Snapshot {
     /// Returns the number of objects in a scope. Counts them by a walk when they are few, or when
     /// their number is requested for the first time.
     pub fn count(&self, scope: &Scope) -> usize {
-        let (mvcc, revision) = (&self.0.mvcc, self.0.revision);
+        let (mvcc, revision) = (self.mvcc(), self.state.0.revision);
         if let Some(count) = mvcc.read(|state| state.count(scope, revision)) {
             return count;
         }
         let count = self.count_after(scope, None);
-        if count >= COUNTED_MIN {
+        // A walk that ended early has counted a part.
+        if count >= COUNTED_MIN && self.payer.check().is_ok() {
             mvcc.keep_count(scope, revision, count);
         }
         count
@@ -286,12 +356,17 @@ impl Snapshot {
     pub fn count_after(&self, scope: &Scope, after: Option<&ObjectKey>) -> usize {
         let (mut walk, mut count) = (Walk::new(scope, after), 0);
         while !walk.done {
-            self.0.mvcc.read(|state| {
+            let mut passed = 0;
+            self.mvcc().read(|state| {
                 self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, CHUNK_ENTRIES, |_, slot| {
-                    count += usize::from(slot.exists_at(self.0.revision))
+                    passed += 1;
+                    count += usize::from(slot.exists_at(self.state.0.revision));
                 });
             });
+            if self.payer.spend(passed * KEY_UNITS).is_err() {
+                break;
+            }
         }
         count
     }
@@ -341,8 +416,14 @@ impl Walk {
     }
 }
 
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({})", self.0.revision)
+    }
+}
+
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Snapshot({})", self.0.revision)
+        write!(f, "Snapshot({}, {:?})", self.state.0.revision, self.payer)
     }
 }

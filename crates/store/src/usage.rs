@@ -5,7 +5,7 @@
 //! ann: 15. delete(b) → ann: 10. c has no payer and counts for itself alone.
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId};
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Bytes of an object in memory besides its text: its key, twice, and its entry in the index.
 const OBJECT_BYTES: usize = 256;
@@ -46,31 +46,22 @@ pub struct ClusterUsage {
     pub payer: Option<(Arc<str>, Usage)>,
 }
 
-/// The clusters and payers with the most bytes, the largest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Largest {
-    /// All clusters together.
-    pub all: Usage,
-    /// The largest clusters.
-    pub clusters: Vec<(ClusterName, Usage)>,
-    /// The largest payers.
-    pub payers: Vec<(Arc<str>, Usage)>,
-}
-
-/// Storage of all clusters and payers.
+/// Storage of all clusters and payers. The maps are ordered, so that a reader can go on after a
+/// key.
 #[derive(Default)]
 pub(crate) struct Usages {
     rule: Option<Payers>,
-    all: Usage,
-    clusters: HashMap<ClusterName, Paid>,
-    payers: HashMap<Arc<str>, Usage>,
+    pub(crate) all: Usage,
+    pub(crate) clusters: BTreeMap<ClusterName, Paid>,
+    pub(crate) payers: BTreeMap<Arc<str>, Usage>,
     /// Numbers of objects.
-    resources: HashMap<ResourceId, usize>,
+    pub(crate) resources: BTreeMap<ResourceId, usize>,
 }
 
+/// Storage of a cluster with its payer.
 #[derive(Default)]
-struct Paid {
-    usage: Usage,
+pub(crate) struct Paid {
+    pub(crate) usage: Usage,
     payer: Option<Arc<str>>,
 }
 
@@ -188,89 +179,5 @@ impl Usages {
             cluster: paid.usage,
             payer: payer.map(|payer| (payer.clone(), self.payer_usage(&payer))),
         }
-    }
-
-    /// Returns the `count` resources with the most objects, in their order. Exporters of the same
-    /// resource are counted together. Looks at all of them.
-    pub(crate) fn largest_resources(&self, count: usize) -> Vec<(ResourceId, usize)> {
-        let mut named: HashMap<(&str, &str), (&ResourceId, usize)> = HashMap::new();
-        for (id, objects) in &self.resources {
-            named.entry((&id.group, &id.resource)).or_insert((id, 0)).1 += objects;
-        }
-        let mut largest: Vec<_> = named.into_iter().collect();
-        largest.sort_unstable_by_key(|(name, (_, objects))| (Reverse(*objects), *name));
-        largest.truncate(count);
-        largest.sort_unstable_by_key(|(name, _)| *name);
-        let without_exporter = |id: &ResourceId| ResourceId {
-            identity: Arc::default(),
-            ..id.clone()
-        };
-        largest
-            .into_iter()
-            .map(|(_, (id, objects))| (without_exporter(id), objects))
-            .collect()
-    }
-
-    /// Returns the `count` largest clusters and payers. Looks at all of them.
-    pub(crate) fn largest(&self, count: usize) -> Largest {
-        let clusters = self.clusters.iter().map(|(cluster, paid)| (cluster, paid.usage));
-        Largest {
-            all: self.all,
-            clusters: top(clusters, count),
-            payers: top(self.payers.iter().map(|(payer, usage)| (payer, *usage)), count),
-        }
-    }
-}
-
-fn top<'a, T: Clone + Ord + 'a>(all: impl Iterator<Item = (&'a T, Usage)>, count: usize) -> Vec<(T, Usage)> {
-    let mut all: Vec<(&T, Usage)> = all.collect();
-    let order = |(name, usage): &(&'a T, Usage)| (Reverse(usage.bytes), *name);
-    if all.len() > count {
-        all.select_nth_unstable_by_key(count, order);
-        all.truncate(count);
-    }
-    all.sort_unstable_by_key(order);
-    all.into_iter().map(|(name, usage)| (name.clone(), usage)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resources_are_counted_by_name() {
-        let value = serde_json::json!({"apiVersion": "example.io/v1", "kind": "A", "metadata": {"name": "a"}});
-        let object = Object::new(&value, None).unwrap();
-        let key = |resource: &str, identity: &str, name: &str| ObjectKey {
-            resource: ResourceId {
-                identity: identity.into(),
-                ..ResourceId::local("example.io", resource)
-            },
-            cluster: ClusterName::root(),
-            namespace: Arc::default(),
-            name: name.into(),
-        };
-        let mut usages = Usages::default();
-        for (resource, identity, name) in [
-            ("b", "x", "1"),
-            ("b", "y", "1"),
-            ("b", "y", "2"),
-            ("a", "", "1"),
-            ("c", "", "1"),
-        ] {
-            usages.replaced(&key(resource, identity, name), None, Some(&object));
-        }
-        // An update is no other object.
-        usages.replaced(&key("c", "", "1"), Some(&object), Some(&object));
-        let counts = |usages: &Usages, count| -> Vec<(String, usize)> {
-            let largest = usages.largest_resources(count).into_iter();
-            largest.map(|(id, objects)| (id.qualified(), objects)).collect()
-        };
-        let named = |name: &str| format!("{name}.example.io");
-        assert_eq!(counts(&usages, 2), [(named("a"), 1), (named("b"), 3)]);
-        usages.replaced(&key("a", "", "1"), Some(&object), None);
-        usages.replaced(&key("b", "x", "1"), Some(&object), None);
-        assert_eq!(counts(&usages, 9), [(named("b"), 2), (named("c"), 1)]);
-        assert_eq!(usages.resources.len(), 2);
     }
 }

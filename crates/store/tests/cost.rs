@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{Commit, Gone, Mvcc};
 use std::{
     pin::pin,
@@ -105,7 +106,7 @@ fn everything_can_be_sent() {
     let mut cursor = mvcc
         .watch(Scope::everywhere(key("widgets", "root").resource), Revision(1))
         .unwrap();
-    sent(&mvcc.latest());
+    sent(&mvcc.latest().for_server(ServerWork::Tool));
     sent(&cursor.next());
     sent(&cursor);
 }
@@ -166,7 +167,7 @@ fn a_flood_pushes_out_its_own_history() {
     }
     let pulled = mvcc.watch(of_cluster(&mine), start).unwrap().try_next().unwrap();
     assert_eq!(pulled.iter().map(|change| change.revision).collect::<Vec<_>>(), written);
-    let then = mvcc.at_revision(start).unwrap();
+    let then = mvcc.at_revision(start).unwrap().for_server(ServerWork::Tool);
     assert_eq!(then.get(&mine).map(|entry| entry.revision), Some(start));
     assert_eq!(then.count(&of_cluster(&mine)), 1);
     assert_eq!(then.check_reads(), Ok(()));
@@ -281,7 +282,7 @@ fn history_is_bounded_when_changes_grow() {
 fn history_that_a_snapshot_kept_is_trimmed_by_later_commits() {
     const LIMIT: usize = 256 << 10;
     let mvcc = Mvcc::with_history(Revision(1), LIMIT);
-    let pin = mvcc.latest();
+    let pin = mvcc.latest().for_server(ServerWork::Tool);
     let mut revision = 1;
     let mut write = || {
         revision += 1;
@@ -317,7 +318,9 @@ fn compaction_forgets_tenants_that_left() {
     mvcc.compact(Revision(revision)).unwrap();
     assert_eq!(mvcc.history_bytes(), 0);
     assert_eq!(
-        mvcc.latest().count(&Scope::everywhere(key("widgets", "c0").resource)),
+        mvcc.latest()
+            .for_server(ServerWork::Tool)
+            .count(&Scope::everywhere(key("widgets", "c0").resource)),
         0
     );
 }

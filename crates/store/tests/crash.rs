@@ -9,6 +9,7 @@
 )]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{
     Guard, Store, Txn, Write,
     embedded::{EmbeddedStore, Options},
@@ -100,7 +101,7 @@ fn write_until_killed(dir: &Path, round: u64, after: Duration) -> HashMap<u64, R
 /// Every transaction that is there, whole, and its revision.
 fn read_back(dir: &Path) -> (Revision, BTreeMap<u64, Revision>) {
     let store = EmbeddedStore::open(dir, Options::default()).unwrap();
-    let view = store.latest();
+    let view = store.latest().for_server(ServerWork::Tool);
     let mut parts: BTreeMap<u64, Vec<Revision>> = BTreeMap::new();
     for resource in ["bundles", "resourceroutes"] {
         for entry in view.range(

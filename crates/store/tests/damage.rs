@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a failed run names its seed")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{
     Entry, Store, Txn, Write,
     embedded::{Disk, EmbeddedStore, OpenError, Options},
@@ -138,7 +139,7 @@ fn transaction(draw: &mut Draw, n: usize) -> Txn {
 
 /// Objects that a store serves.
 fn state(store: &EmbeddedStore) -> (Revision, Vec<Entry>) {
-    let view = store.latest();
+    let view = store.latest().for_server(ServerWork::Tool);
     (
         view.revision(),
         view.range(&Scope::everywhere(resource()), None, usize::MAX),

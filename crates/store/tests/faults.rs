@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{
     CommitError, Store, Txn, Write,
     embedded::{Disk, EmbeddedStore, Options},
@@ -200,9 +201,11 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 /// Returns the value that all parts agree on and its revision, or nothing.
 fn read_back(store: &EmbeddedStore) -> Option<(u64, Revision)> {
-    let entries = store
-        .latest()
-        .range(&Scope::everywhere(key(0).resource), None, usize::MAX);
+    let entries =
+        store
+            .latest()
+            .for_server(ServerWork::Tool)
+            .range(&Scope::everywhere(key(0).resource), None, usize::MAX);
     let read: Vec<_> = entries
         .iter()
         .map(|e| (e.object.body_value()["spec"]["n"].as_u64().unwrap(), e.revision))

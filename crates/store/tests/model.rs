@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{
     Cursor, Gone, Guard, MemoryStore, Snapshot, Store, Txn, Write,
     embedded::{EmbeddedStore, Options},
@@ -146,6 +147,7 @@ impl<S: Store> World<S> {
             }
             Op::Hold { back: steps } => {
                 if let Ok(view) = self.store.at_revision(back(&self.model, *steps)) {
+                    let view = view.for_server(ServerWork::Tool);
                     let entries = everything(&view);
                     self.held.push((view, entries));
                 }
@@ -185,7 +187,7 @@ impl<S: Store> World<S> {
 
     fn agree(&self) {
         let (revision, state) = self.model.latest();
-        let view = self.store.latest();
+        let view = self.store.latest().for_server(ServerWork::Tool);
         assert_eq!(view.revision(), revision);
         for n in 0..KEYS {
             assert_eq!(view.get(&key(n)).as_ref(), state.get(&key(n)));
@@ -197,6 +199,7 @@ impl<S: Store> World<S> {
             let at = back(&self.model, steps);
             match (self.store.at_revision(at), self.model.at_revision(at)) {
                 (Ok(view), Ok(state)) => {
+                    let view = view.for_server(ServerWork::Tool);
                     assert_eq!(everything(&view).len(), state.len());
                     assert!(
                         everything(&view)

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{
     Store, Txn, Write,
     embedded::{EmbeddedStore, OpenError, Options},
@@ -73,11 +74,14 @@ fn a_restart_keeps_everything_and_the_place_in_the_order() {
         }))
         .unwrap(),
     );
-    let before = store.latest().range(&scope, None, 10);
+    let before = store.latest().for_server(ServerWork::Tool).range(&scope, None, 10);
     assert_eq!((before[0].created, before[0].revision), (revisions[0], revisions[2]));
     drop(store);
     let store = open(&dir.path().join("deep/er")).unwrap();
-    assert_eq!(store.latest().range(&scope, None, 10), before);
+    assert_eq!(
+        store.latest().for_server(ServerWork::Tool).range(&scope, None, 10),
+        before
+    );
     assert_eq!(
         store.latest().revision(),
         revisions[3],

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_meter::ServerWork;
 use insula_store::{
     CommitError, Store, Txn, Write,
     embedded::{Disk, EmbeddedStore, Options},
@@ -157,9 +158,11 @@ fn delete(n: usize) -> Txn {
 }
 
 fn names(store: &EmbeddedStore) -> BTreeSet<String> {
-    let entries = store
-        .latest()
-        .range(&Scope::everywhere(key(0).resource), None, usize::MAX);
+    let entries =
+        store
+            .latest()
+            .for_server(ServerWork::Tool)
+            .range(&Scope::everywhere(key(0).resource), None, usize::MAX);
     entries.iter().map(|entry| entry.key.name.to_string()).collect()
 }
 

@@ -48,13 +48,15 @@ pub enum Rule {
     DocStart,
     /// Walks over the objects of all clusters.
     Walk,
+    /// Work without a payer in code that answers requests.
+    Payer,
     /// Commit subjects that are too long or name no area.
     Subject,
 }
 
 impl Rule {
     /// All rules, in the order in which they are reported.
-    pub const ALL: [Rule; 9] = [
+    pub const ALL: [Rule; 10] = [
         Rule::CodeWidth,
         Rule::CommentWidth,
         Rule::DocumentWidth,
@@ -63,6 +65,7 @@ impl Rule {
         Rule::Term,
         Rule::DocStart,
         Rule::Walk,
+        Rule::Payer,
         Rule::Subject,
     ];
 
@@ -77,6 +80,7 @@ impl Rule {
             Rule::Term => "term",
             Rule::DocStart => "doc-start",
             Rule::Walk => "walk",
+            Rule::Payer => "payer",
             Rule::Subject => "subject",
         }
     }
@@ -102,6 +106,10 @@ impl Rule {
             Rule::Walk => {
                 "no request and no event walks over the objects of all clusters: read an index \
                  (crates/catalog/src/indexes.rs), or list the file with the reason why nobody waits"
+            }
+            Rule::Payer => {
+                "the request pays for what it makes the server do: pass its meter in place of `ServerWork` and \
+                 `Meter::unbounded()`, or list the file with the reason why no request waits for it"
             }
             Rule::Subject => "a commit subject is `area: verb object`, at most 72 characters: say the rest in the body",
         }

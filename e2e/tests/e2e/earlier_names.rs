@@ -16,6 +16,7 @@ use std::{
 
 use insula_api::{Object, ObjectKey, ResourceId};
 use insula_e2e::{Client, Etcd, PATIENCE, Server, Setup, insula, ready_workspace, runtime, stored_keys, until};
+use insula_meter::ServerWork;
 use insula_proto::admin::v1::RestoreBackupRequest;
 use insula_store::{
     Entry, Guard, Store, Txn, Write,
@@ -219,7 +220,7 @@ fn an_upgrade_of_the_embedded_store_that_was_killed_continues() {
         // As after the first of several transactions: one route has moved.
         let store = EmbeddedStore::open(&data.join("store"), Options::default()).unwrap();
         let routes = ResourceId::local("internal.insula.io", "claims");
-        let snapshot = store.latest();
+        let snapshot = store.latest().for_server(ServerWork::Tool);
         let route = snapshot
             .range(&insula_api::Scope::everywhere(routes), None, 1)
             .remove(0);

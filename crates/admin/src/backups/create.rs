@@ -8,6 +8,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use insula_api::{Json, Revision, Scope, Timestamp};
 use insula_catalog::locate;
+use insula_meter::ServerWork;
 use insula_store::{
     Snapshot,
     backup::{ContentHash, Encoder, Header},
@@ -51,6 +52,7 @@ impl Job for Create {
         Box::pin(async move {
             let snapshot = shared.registry.store.snapshot(Revision(0)).await;
             let snapshot = snapshot.map_err(|error| Failure::new(Code::Unavailable, error.to_string()))?;
+            let snapshot = snapshot.for_server(ServerWork::Operation);
             let tree = match running.record.cluster_name() {
                 None => None,
                 Some(cluster) => {

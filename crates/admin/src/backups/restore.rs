@@ -31,6 +31,7 @@ use crate::operations::{Failure, Job, Operations, Record, Running};
 use futures_util::future::BoxFuture;
 use insula_api::{ClusterName, Json, ObjectKey, Revision, Scope};
 use insula_catalog::{SerializationPoint, ids};
+use insula_meter::ServerWork;
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use serde_json::json;
 use std::{
@@ -75,7 +76,7 @@ impl Job for Restore {
             let input = &running.record.input;
             let text = |field: &str| input[field].as_str().unwrap_or_default().to_owned();
             let (name, path, overwrite) = (text("name"), text("workspace"), input["overwrite"] == true);
-            let snapshot = shared.registry.store.latest();
+            let snapshot = shared.registry.store.latest().for_server(ServerWork::Operation);
             precondition::is_alone(&snapshot, &running)?;
             running.progress(0, 0, "reading the backup");
             let host = Arc::clone(&shared.host);
@@ -134,7 +135,7 @@ impl Restoring {
     }
 
     fn latest(&self) -> Snapshot {
-        self.shared.registry.store.latest()
+        self.shared.registry.store.latest().for_server(ServerWork::Operation)
     }
 
     /// Returns the key of a record of this operation.

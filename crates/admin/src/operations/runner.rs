@@ -8,6 +8,7 @@ use futures_util::{
     stream::{FuturesUnordered, StreamExt as _},
 };
 use insula_api::Revision;
+use insula_meter::ServerWork;
 use insula_store::{Cursor, Entry, Gone, Snapshot, Txn, Write};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -199,7 +200,7 @@ impl Operations {
             Some(record) => record.outcome.is_some() && now - record.updated > KEPT_SECONDS,
             None => false,
         };
-        let old = Operations::list(&self.registry.store.latest());
+        let old = Operations::list(&self.registry.store.latest().for_server(ServerWork::Housekeeping));
         let writes = old.into_iter().filter(is_old).take(SWEEP_MAX);
         let writes: Vec<Write> = writes.map(|entry| Write::Delete(entry.key)).collect();
         if !writes.is_empty() {
@@ -243,7 +244,7 @@ impl Runner {
             tokio::select! {
                 changes = cursor.next() => {
                     changes?;
-                    let snapshot = self.operations.registry.store.latest();
+                    let snapshot = self.operations.registry.store.latest().for_server(ServerWork::Housekeeping);
                     self.note(&snapshot);
                 }
                 Some(name) = self.work.next(), if !self.work.is_empty() => {
@@ -256,7 +257,7 @@ impl Runner {
 
     fn begin(&mut self) -> Result<Cursor, Gone> {
         let store = &self.operations.registry.store;
-        let snapshot = store.latest();
+        let snapshot = store.latest().for_server(ServerWork::Housekeeping);
         let cursor = store.watch(record::scope(), snapshot.revision())?;
         self.note(&snapshot);
         Ok(cursor)

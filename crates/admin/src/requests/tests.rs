@@ -1,4 +1,5 @@
 use super::*;
+use insula_meter::ServerWork;
 
 fn key(payer: &str, id: u128) -> ObjectKey {
     let name = format!("{payer}/{}", Uid(id));
@@ -83,7 +84,11 @@ async fn the_oldest_records_of_a_user_make_room() {
     let others = (0..count).map(|n| record("a/b", n));
     let store = store(own.chain(others)).await;
     let new = request("a", 5_000, "f");
-    let deleted = room(&store.latest(), &new.key, new.payer_prefix());
+    let deleted = room(
+        &store.latest().for_server(ServerWork::Tool),
+        &new.key,
+        new.payer_prefix(),
+    );
     let names: Vec<&str> = deleted
         .iter()
         .map(|intent| match intent {
@@ -95,7 +100,12 @@ async fn the_oldest_records_of_a_user_make_room() {
     assert!(names.contains(&&*key("a", count).name) && !names.contains(&&*key("a", 1).name));
     let known = request("a", 7, "f");
     assert!(
-        room(&store.latest(), &known.key, known.payer_prefix()).is_empty(),
+        room(
+            &store.latest().for_server(ServerWork::Tool),
+            &known.key,
+            known.payer_prefix()
+        )
+        .is_empty(),
         "it has its place"
     );
 }

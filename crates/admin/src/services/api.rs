@@ -434,7 +434,7 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.export_workspace(&request.workspace, &request.export, Verb::Get, "")?;
-        let snapshot = self.with_uses().await?;
+        let snapshot = self.with_uses(&session).await?;
         let (_, mut value) = session.find_export(&snapshot, &located, &request.export)?;
         let (revision, cluster) = (snapshot.revision(), located.cluster.clone());
         let registry = Arc::clone(&self.api.registry);

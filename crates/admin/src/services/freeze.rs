@@ -21,7 +21,7 @@ use insula_proto::admin::v1::{
     ThawWorkspaceResponse,
 };
 use insula_registry::freeze::{self as freezes, Frozen, SUBTREE_MAX};
-use insula_store::Snapshot;
+use insula_store::{Pinned, Snapshot};
 use tonic::{Code, Request, Response, Status};
 
 /// Bytes of a reason.
@@ -218,7 +218,7 @@ impl AdminService {
 }
 
 /// Returns the name of the state of a workspace's freeze: the same for the same state.
-pub(super) fn state(snapshot: &Snapshot, cluster: &ClusterName) -> String {
+pub(super) fn state(snapshot: &Pinned, cluster: &ClusterName) -> String {
     let view = locate::logical_cluster(snapshot, cluster);
     let freezes = view.iter().map(|view| {
         let freezes = [view.frozen.as_deref(), view.frozen_above.as_deref()];

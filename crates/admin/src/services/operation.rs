@@ -179,7 +179,7 @@ fn not_found(name: &str) -> Status {
         .status()
 }
 
-fn read_record(snapshot: &insula_store::Snapshot, name: &str) -> Option<(Entry, Arc<Record>)> {
+fn read_record(snapshot: &insula_store::Pinned, name: &str) -> Option<(Entry, Arc<Record>)> {
     let entry = snapshot.get(&operations::key(name))?;
     let record = Record::read(&entry.object)?;
     Some((entry, record))

@@ -32,7 +32,8 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, Status>> + Send>(
         let longest = PAUSE_MICROS << attempt.min(DOUBLINGS);
         tokio::time::sleep(Duration::from_micros(registry.rng.next_u64() % longest)).await;
         let latest = registry.store.snapshot(insula_api::Revision(0)).await;
-        snapshot = latest.map_err(|error| Status::unavailable(error.to_string()))?;
+        let latest = latest.map_err(|error| Status::unavailable(error.to_string()))?;
+        snapshot = latest.charged_to(session.caller.work());
     }
     let text = "others change the same object all the time: try again";
     Err(Fault::new(Code::Unavailable, ErrorReason::Unavailable, text)

@@ -110,6 +110,7 @@ impl WorkspaceService for AdminService {
             next: Some(first),
             open: Vec::new(),
             left: TREE_MAX,
+            is_cut: false,
         };
         Ok(Response::new(Box::pin(iter(walk))))
     }
@@ -287,6 +288,8 @@ struct Walk {
     /// Workspaces whose children are being returned, the first one at the bottom.
     open: Vec<Level>,
     left: usize,
+    /// True once the end of the request has been told.
+    is_cut: bool,
 }
 
 /// A workspace whose children are being returned.
@@ -338,7 +341,14 @@ impl Iterator for Walk {
     type Item = Result<TreeWorkspacesResponse, Status>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let workspace = self.next.take().or_else(|| self.child())?;
+        let found = self.next.take().or_else(|| self.child());
+        // A walk that ended early is not the end of the tree.
+        if let Err(ended) = self.session.caller.work().check() {
+            self.open.clear();
+            let is_told = std::mem::replace(&mut self.is_cut, true);
+            return (!is_told).then(|| Err(Status::unavailable(ended.to_string())));
+        }
+        let workspace = found?;
         if self.left == 0 {
             self.open.clear();
             let text = format!("more than {TREE_MAX} workspaces: ask for a subtree");

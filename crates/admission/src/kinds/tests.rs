@@ -4,6 +4,7 @@ use crate::kinds::{Operation, Review, review};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Catalog, Part, Prover};
+use insula_meter::ServerWork;
 use insula_store::{MemoryStore, Store, Txn, Write};
 use serde_json::json;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +28,7 @@ fn create_among(others: &[(ObjectKey, Json)], kind: (&str, &str), object: &Json)
     let mut object = object.clone();
     object["metadata"]["annotations"]["kcp.io/cluster"] = json!("root");
     let asked = Review {
-        snapshot: &store.latest(),
+        snapshot: &store.latest().for_server(ServerWork::Tool),
         catalog: catalog(),
         user: &user,
         cluster: &ClusterName::root(),

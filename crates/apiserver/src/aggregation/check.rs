@@ -23,6 +23,7 @@ use insula_catalog::{
     aggregation::{self, AVAILABLE, ApiService, Backend},
     ids,
 };
+use insula_meter::ServerWork;
 use insula_registry::{Intent, Plan};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -105,7 +106,7 @@ pub async fn keep_checking(server: Arc<ApiServer>) {
 /// Returns all APIServices with an extension server.
 fn all(server: &ApiServer) -> Vec<Due> {
     let mut found = Vec::new();
-    let snapshot = server.registry.store.latest();
+    let snapshot = server.registry.store.latest().for_server(ServerWork::Housekeeping);
     snapshot.for_each(&Scope::everywhere(ids::apiservices()), |entry| {
         let service = entry.object.parsed(ApiService::read);
         if let Some(backend) = service.backend.clone() {
@@ -179,7 +180,7 @@ impl Schedule {
 
 /// Checks an extension server and writes the result. Returns true if it passed.
 async fn check(server: &ApiServer, due: &Due) -> bool {
-    let snapshot = server.registry.store.latest();
+    let snapshot = server.registry.store.latest().for_server(ServerWork::Housekeeping);
     let ApiService { group, version, .. } = &*due.service;
     let is_taken = aggregation::serves(&server.registry.catalog, &snapshot, &due.key.cluster, (group, version));
     let result = match is_taken {

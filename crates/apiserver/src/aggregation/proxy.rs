@@ -25,6 +25,7 @@ use insula_catalog::{
     freeze, locate,
 };
 use insula_edge::{guard::limits::WatchPermit, port::GuardedBody};
+use insula_meter::Meter;
 use insula_pipeline::ObjectPath;
 use insula_pipeline::{Refusal, Scope};
 use insula_registry::Deps;
@@ -256,6 +257,8 @@ struct Review {
     period: Duration,
     closing: watch::Receiver<bool>,
     cluster: ClusterName,
+    /// Pays for looking whether the extension server is still there.
+    meter: Meter,
     /// None if this server answers.
     to: Option<Aggregated>,
 }
@@ -283,6 +286,7 @@ impl Stream {
                 period: server.bookmark_period,
                 closing: server.closing.clone(),
                 cluster: cluster.clone(),
+                meter: scope.meter.clone(),
                 to: to.cloned(),
             },
             permit,
@@ -322,7 +326,8 @@ impl Review {
     fn is_served(&self) -> bool {
         let Some(to) = &self.to else { return true };
         let service = &to.service;
-        let (catalog, snapshot) = (&self.registry.catalog, self.registry.store.latest());
+        let snapshot = self.registry.store.latest().charged_to(&self.meter);
+        let catalog = &self.registry.catalog;
         let found = aggregation::find(catalog, &snapshot, &self.cluster, (&service.group, &service.version));
         found.is_some_and(|found| found.key == to.key && found.backend == to.backend)
     }

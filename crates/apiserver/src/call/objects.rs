@@ -129,7 +129,7 @@ impl ApiServer {
         request: &'a ObjectRequest,
     ) -> BoxFuture<'a, Result<Done, Unserved>> {
         Box::pin(async move {
-            if self.is_asked_over_http(&request.path) {
+            if self.is_asked_over_http(caller, &request.path) {
                 let request = request.to_http().map_err(Unserved::Refused)?;
                 let object = json(&self.serve_for(caller, request).await?)?;
                 let gone = object["kind"] == "Status" && object["apiVersion"] == "v1";
@@ -167,7 +167,7 @@ impl ApiServer {
         request: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Page, Unserved>> {
         Box::pin(async move {
-            if self.is_asked_over_http(&request.path) {
+            if self.is_asked_over_http(caller, &request.path) {
                 let request = request.to_http().map_err(Unserved::Refused)?;
                 return page_of(&json(&self.serve_for(caller, request).await?)?);
             }
@@ -199,8 +199,9 @@ impl ApiServer {
     }
 
     /// Returns true for what another server answers, and for what is no verb on stored objects.
-    fn is_asked_over_http(&self, path: &CallPath) -> bool {
-        let (snapshot, catalog) = (self.registry.store.latest(), &self.registry.catalog);
+    fn is_asked_over_http(&self, caller: &Caller, path: &CallPath) -> bool {
+        let snapshot = self.registry.store.latest().charged_to(caller.work());
+        let catalog = &self.registry.catalog;
         let located = locate::locate_view(&snapshot, &(&path.cluster).into());
         if matches!(located, Err(NotLocated::Mounted { .. })) || path.objects.subresource.is_some() {
             return true;

@@ -4,6 +4,7 @@
 use crate::server::ApiServer;
 use insula_api::{Scope, measure::Counter};
 use insula_catalog::{aggregation::ApiService, ids};
+use insula_meter::ServerWork;
 use std::ops::ControlFlow;
 
 /// Reasons in the conditions of APIServices. The last one stands for all others: the first check
@@ -35,7 +36,7 @@ impl ApiServer {
     /// Returns the number of APIServices of all workspaces that are not available now, by reason.
     pub fn unavailable_services(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let mut counts = [0; REASONS.len()];
-        let snapshot = self.registry.store.latest();
+        let snapshot = self.registry.store.latest().for_server(ServerWork::Housekeeping);
         snapshot.for_each(&Scope::everywhere(ids::apiservices()), |entry| {
             let service = entry.object.parsed(ApiService::read);
             if service.backend.is_some() && !service.available {

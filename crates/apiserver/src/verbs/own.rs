@@ -30,7 +30,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let snapshot = registry.store.latest();
+        let snapshot = registry.store.latest().charged_to(&request.target.served.meter);
         let entry = verbs::get(registry, &snapshot, &request.target, &request.name)?;
         let object = verbs::show(registry, &request.target, &entry).await?;
         let revision = object["metadata"]["resourceVersion"].clone();

@@ -183,7 +183,8 @@ async fn begin(
         WatchStart::State { at, bookmark } => {
             let snapshot = insula_pipeline::snapshot(registry, at, None)
                 .await
-                .map_err(Begin::Refused)?;
+                .map_err(Begin::Refused)?
+                .charged_to(&target.served.meter);
             let watch = verbs::watch_with_state(registry, &snapshot, target, options)
                 .await
                 .map_err(refused)?;
@@ -304,7 +305,7 @@ impl Running {
     /// Events up to it are still sent: a deleted definition deletes its objects, and may be gone
     /// before their events are encoded.
     fn ends_at(&self) -> Option<Revision> {
-        let snapshot = self.registry.store.latest();
+        let snapshot = self.registry.store.latest().charged_to(&self.watch.target.served.meter);
         let holds = dependencies::hold(&self.registry, &self.watch.target, &snapshot);
         (!holds).then(|| snapshot.revision())
     }

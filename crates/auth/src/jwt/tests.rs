@@ -83,7 +83,7 @@ fn claims() -> Json {
 }
 
 fn user(issuer: &Issuer, token: &str, keys: &Keys) -> Result<UserInfo, JwtError> {
-    issuer.user(token, keys, Timestamp(NOW))
+    issuer.user(token, keys, Timestamp(NOW), &insula_meter::Meter::unbounded())
 }
 
 #[test]

@@ -39,18 +39,19 @@ impl Issuer {
         self.audiences.iter().any(|own| own == audience)
     }
 
-    /// Verifies a token at the time `now` and returns its user.
+    /// Verifies a token at the time `now` and returns its user. The meter pays for the issuer's
+    /// expressions.
     ///
     /// # Errors
     /// Fails if the token is not valid; after [`JwtError::UnknownKey`], it may be with newer keys.
-    pub fn user(&self, token: &str, keys: &Keys, now: Timestamp) -> Result<UserInfo, JwtError> {
+    pub fn user(&self, token: &str, keys: &Keys, now: Timestamp, meter: &Meter) -> Result<UserInfo, JwtError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(JwtError::Malformed);
         }
         let claims = keys.signed(token)?;
         self.check_standing(&claims, now)?;
         let claims = Json::Object(claims);
-        let budget = &mut Budget::new(OBJECT_COST_MAX, &Meter::unbounded());
+        let budget = &mut Budget::new(OBJECT_COST_MAX, meter);
         let user = self.mapped(&claims, budget)?;
         for (claim, value) in &self.required {
             if claims[claim] != value.as_str() {

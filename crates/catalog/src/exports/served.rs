@@ -10,7 +10,7 @@ use crate::{
     ids, indexes,
 };
 use insula_api::{ClusterName, ObjectKey, Scope, ShownLabel};
-use insula_store::{Entry, Snapshot};
+use insula_store::{Entry, Pinned, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
 impl ExportName {
@@ -21,7 +21,8 @@ impl ExportName {
             return Vec::new();
         };
         let offer = &spec.offer;
-        let bindings = catalog.system().get("apis.kcp.io", "apibindings").cloned();
+        let bindings = catalog.system().get("apis.kcp.io", "apibindings");
+        let bindings = bindings.map(|served| served.charged_to(snapshot.meter()));
         let own = offer
             .resources
             .iter()
@@ -29,7 +30,10 @@ impl ExportName {
         let claims = offer.claims.iter();
         let covered = claims.flat_map(|claim| claim.covered().map(move |named| (claim, named)));
         let claimed = covered.filter_map(|(claim, named)| match claim.identity.as_str() {
-            "" => catalog.system().get(named.0, named.1).cloned(),
+            "" => {
+                let system = catalog.system().get(named.0, named.1);
+                system.map(|served| served.charged_to(snapshot.meter()))
+            }
             identity => of_identity(catalog, snapshot, named, identity),
         });
         let mut all: Vec<Served> = Vec::new();
@@ -88,7 +92,7 @@ impl ExportName {
     }
 
     /// Returns true for an API with the export's own identity.
-    pub fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
+    pub fn owns(&self, snapshot: &Pinned, served: &Served) -> bool {
         let spec = self.spec(snapshot);
         spec.is_some_and(|spec| !spec.offer.identity.is_empty() && *spec.offer.identity == *served.identity)
     }
@@ -124,6 +128,7 @@ impl ExportName {
             origin: Origin::Bound {
                 binding: self.name.clone(),
             },
+            meter: snapshot.meter().clone(),
             ..Served::system(api)
         })
     }
@@ -172,7 +177,8 @@ fn of_identity(
     identity: &str,
 ) -> Option<Served> {
     if is_identity_of(snapshot, (group, plural), identity) {
-        return catalog.system().get(group, plural).cloned();
+        let system = catalog.system().get(group, plural);
+        return system.map(|served| served.charged_to(snapshot.meter()));
     }
     let mut found = None;
     snapshot.for_each_indexed(&indexes::EXPORTS_BY_IDENTITY, identity, |entry| {

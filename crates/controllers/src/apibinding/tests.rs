@@ -7,6 +7,7 @@ mod removal;
 use crate::testing::TestControlPlane;
 use insula_api::{Json, condition};
 use insula_catalog::ids;
+use insula_meter::ServerWork;
 use serde_json::json;
 
 const BINDINGS: (&str, &str) = ("apis.kcp.io/v1alpha2", "apibindings");
@@ -106,7 +107,7 @@ async fn a_binding_serves_at_one_revision() {
     assert!(rig.target("root:tenant", WIDGETS.0, WIDGETS.1, "default").is_none());
     rig.settle().await;
 
-    let snapshot = rig.registry.store.latest();
+    let snapshot = rig.registry.store.latest().for_server(ServerWork::Tool);
     let cluster = rig.cluster("root:tenant");
     let route = snapshot
         .get(&ids::resource_route(&cluster, "example.io", "widgets"))

@@ -1,4 +1,5 @@
 use crate::testing::TestControlPlane;
+use insula_meter::ServerWork;
 use serde_json::json;
 
 const WORKSPACES: (&str, &str) = ("tenancy.kcp.io/v1alpha1", "workspaces");
@@ -119,7 +120,7 @@ async fn a_broken_workspace_is_unavailable_until_it_is_not() {
         rig.settle().await;
         assert_eq!(phase(), want);
         let path = insula_api::ClusterPath::parse(&org).unwrap();
-        let found = insula_catalog::locate::locate(&rig.registry.store.latest(), &path);
+        let found = insula_catalog::locate::locate(&rig.registry.store.latest().for_server(ServerWork::Tool), &path);
         assert_eq!(found.is_ok(), want == "Ready");
     }
 }

@@ -6,6 +6,7 @@ use super::Migrations;
 use crate::testing::{TestControlPlane, pass};
 use insula_api::{Json, Scope, condition};
 use insula_catalog::ids;
+use insula_meter::ServerWork;
 use insula_registry::verbs;
 use serde_json::json;
 
@@ -125,7 +126,12 @@ fn stored_in(rig: &TestControlPlane, path: &str, version: &str) -> usize {
         .target(path, "example.io/v1", "widgets", "")
         .expect("widgets are served");
     let scope = Scope::cluster(target.served.resource_id(), target.cluster);
-    let all = rig.registry.store.latest().range(&scope, None, usize::MAX);
+    let all = rig
+        .registry
+        .store
+        .latest()
+        .for_server(ServerWork::Tool)
+        .range(&scope, None, usize::MAX);
     all.iter().filter(|entry| entry.object.version() == version).count()
 }
 

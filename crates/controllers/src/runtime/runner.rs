@@ -12,6 +12,7 @@ use futures_util::{
 };
 use insula_api::{ClusterName, ObjectKey, Scope};
 use insula_catalog::Error;
+use insula_meter::ServerWork;
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Cursor, Gone, Snapshot};
 use std::{
@@ -166,7 +167,7 @@ struct Runner<K> {
 impl<K: Key> Runner<K> {
     /// Queues everything that exists, and watches from there on.
     fn begin(&mut self) -> Result<Vec<Cursor>, Gone> {
-        let snapshot = self.registry.store.latest();
+        let snapshot = self.registry.store.latest().for_server(ServerWork::Reconciler);
         let scopes = self.reconciler.scopes();
         self.reconciler.restart();
         for scope in &scopes {
@@ -243,7 +244,7 @@ impl<K: Key> Runner<K> {
             }
             match self.next(&mut watched).await {
                 Next::Changes(cursor, Ok(changes)) => {
-                    let snapshot = self.registry.store.latest();
+                    let snapshot = self.registry.store.latest().for_server(ServerWork::Reconciler);
                     changes.iter().for_each(|change| self.notice(change, &snapshot));
                     watched.push(next(cursor));
                 }
@@ -332,7 +333,7 @@ fn round_ended<K>(round: &mut BoxFuture<'static, ()>, context: &mut Context<'_>)
 async fn attempt<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>, key: K) -> (K, Outcome) {
     for _ in 0..CONFLICTS_MAX {
         let decided = catch_unwind(AssertUnwindSafe(|| {
-            let snapshot = registry.store.latest();
+            let snapshot = registry.store.latest().for_server(ServerWork::Reconciler);
             reconciler.plan(&key, &snapshot)
         }));
         let Ok(plan) = decided else {

@@ -1,5 +1,6 @@
 use crate::testing::TestControlPlane;
 use insula_catalog::ids;
+use insula_meter::ServerWork;
 use serde_json::json;
 
 const WORKSPACES: (&str, &str) = ("tenancy.kcp.io/v1alpha1", "workspaces");
@@ -61,6 +62,7 @@ async fn a_new_workspace_is_ready_after_one_transaction() {
             rig.registry
                 .store
                 .latest()
+                .for_server(ServerWork::Tool)
                 .range(&insula_api::Scope::everywhere(id), None, 99)
         })
         .filter(|entry| entry.key.cluster == cluster || &*entry.key.name == "org")

@@ -9,7 +9,6 @@ use insula_catalog::{
     ids,
     registration::{self, DefinitionKind, DefinitionName, Digest, Migration, Step},
 };
-use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -87,6 +86,8 @@ pub async fn plan(
     };
     let api = served_afterwards(deps, snapshot, &migration, replacement)?;
     let (objects, problems) = examine(snapshot, cluster, &migration, &api);
+    // A walk that ended early has found no problems in the rest.
+    snapshot.meter().check()?;
     Ok(Planned {
         migration,
         problems,
@@ -328,7 +329,7 @@ fn examine(snapshot: &Snapshot, cluster: &ClusterName, migration: &Migration, ap
         let pruned = insula_schema::prune_report(&value, schema);
         let lost = pruned.first().map(|field| format!("the schema has no field {field}"));
         let invalid = || {
-            insula_schema::validate(&value, schema, &Meter::unbounded())
+            insula_schema::validate(&value, schema, snapshot.meter())
                 .first()
                 .map(ToString::to_string)
         };

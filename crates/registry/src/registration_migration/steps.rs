@@ -7,6 +7,7 @@ use insula_catalog::{
     Error, Origin, ResourceRoute, Result, Served, ids,
     registration::{DefinitionName, Migration, Position, Step},
 };
+use insula_meter::ServerWork;
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -73,7 +74,8 @@ pub async fn undo(deps: &Deps, cluster: &ClusterName, group: &str, plural: &str)
 
 async fn latest(deps: &Deps) -> Result<Snapshot> {
     let snapshot = deps.store.snapshot(Revision(0)).await;
-    snapshot.map_err(|error| Error::Internal(error.to_string()))
+    let snapshot = snapshot.map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(snapshot.for_server(ServerWork::Migration))
 }
 
 /// Returns the writes of the next part, and moves the record on. `None` at the end.

@@ -148,6 +148,8 @@ async fn create_checked(
         }
         let mut txn = attempt.transaction(&key, &object, beside)?;
         let ended = ended::by_rules(deps, &snapshot, &target, &key, (None, Some(&object)))?;
+        // A walk over stored objects that ended early is no verdict either.
+        target.served.meter.check()?;
         ended.join(deps, &mut txn).await?;
         let committed = deps.store.commit(txn).await;
         drop(lock);
@@ -313,7 +315,7 @@ fn written(key: ObjectKey, object: Arc<Object>, revision: Revision, warnings: Ve
 /// lock and take their snapshot under it.
 async fn limits(deps: &Deps, target: &Target) -> (Snapshot, Limits, Option<quota::CreateLock>) {
     let look = || {
-        let snapshot = deps.store.latest();
+        let snapshot = deps.store.latest().charged_to(&target.served.meter);
         let limits = Limits {
             quotas: quota::limiting(&snapshot, target),
             object_limit: object_limit::of_target(deps.objects_per_workspace, &snapshot, target),

@@ -111,7 +111,7 @@ async fn delete_once(
 ) -> Result<Deletion> {
     check_not_terminating(target, name, Verb::Delete)?;
     for _ in 0..ATTEMPTS_MAX {
-        let snapshot = deps.store.latest();
+        let snapshot = deps.store.latest().charged_to(&target.served.meter);
         let thawed = check_thawed(&snapshot, target, (name, Verb::Delete), options.user)?;
         let old = read::get_stored(deps, &snapshot, target, name)?;
         check_webhook(target, &old)?;
@@ -151,6 +151,8 @@ async fn delete_once(
             writes: vec![write],
         };
         let ended = ended::by_rules(deps, &snapshot, target, &old.key, (Some(&old.object), None))?;
+        // A walk over stored objects that ended early is no verdict either.
+        target.served.meter.check()?;
         ended.join(deps, &mut txn).await?;
         match deps.store.commit(txn).await {
             Ok(revision) => return done(outcome(old, object, revision)),
@@ -186,7 +188,7 @@ pub async fn delete_collection(
     options: &WriteOptions<'_>,
 ) -> Result<(List, Vec<String>)> {
     check_not_terminating(target, "", Verb::DeleteCollection)?;
-    let snapshot = deps.store.latest();
+    let snapshot = deps.store.latest().charged_to(&target.served.meter);
     check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
     let mut found = read::list(deps, &snapshot, target, list).await?;
     found.entries.retain(|entry| !built_in_rbac::is_one(entry));

@@ -8,7 +8,7 @@ use crate::{built_in_rbac, calls, deps::Deps, representation::prefetch};
 use insula_access::{Target, view::ViewScope};
 use insula_api::{Json, Revision, measure::TRACE};
 use insula_catalog::{Result, ids, stored};
-use insula_store::{Entry, Snapshot};
+use insula_store::{Entry, Pinned, Snapshot};
 use std::ops::ControlFlow;
 use tracing::Instrument;
 
@@ -136,7 +136,7 @@ pub async fn list_at(
 /// Returns the revision at which the resource's route was created in the cluster. Objects of an
 /// earlier resource of the same name are not part of its history. In kube-apiserver, too, the
 /// history begins with the definition.
-pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
+pub(super) fn served_since(now: &Pinned, target: &Target) -> Revision {
     let route = target.served.guard.as_ref();
     route
         .and_then(|(route, _)| now.get(route))
@@ -146,7 +146,7 @@ pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
 /// Returns true if another cluster had this name at the older state. Home workspaces are named
 /// after their users, so names recur.
 fn has_new_owner(states: States<'_>, target: &Target) -> bool {
-    let uid = |snapshot: &Snapshot| {
+    let uid = |snapshot: &Pinned| {
         let logical = snapshot.get(&ids::logical_cluster(&target.cluster))?;
         Some(logical.object.meta.uid)
     };

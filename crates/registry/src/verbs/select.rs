@@ -109,6 +109,8 @@ pub(super) async fn for_each_selected(
             if let ControlFlow::Break(end) = end {
                 return end;
             }
+            // The walk may have ended before it has shown everything.
+            meter.check()?;
             prefetch(target, batch.entries.iter()).await;
             for entry in &batch.entries {
                 if selects_shown(target, selectors, entry)? && visit(entry).is_break() {

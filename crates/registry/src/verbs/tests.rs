@@ -14,6 +14,7 @@ use insula_access::Target;
 use insula_api::{FieldSelector, Json, Object, Revision, Rng};
 use insula_auth::{UserInfo, audit::Record};
 use insula_catalog::{Call, Error, Origin, Outbound, Part, Served, compile, ids, stored};
+use insula_meter::ServerWork;
 use insula_store::{MemoryStore, Txn, Write};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -187,7 +188,13 @@ fn page(deps: &Deps, target: &Target, limit: usize, terms: &[(&str, &str)]) -> L
         limit,
         ..ListOptions::default()
     };
-    let listed = list(deps, &deps.store.latest(), target, &options).now_or_never();
+    let listed = list(
+        deps,
+        &deps.store.latest().for_server(ServerWork::Tool),
+        target,
+        &options,
+    )
+    .now_or_never();
     listed.expect("at once").expect("lists")
 }
 
@@ -234,7 +241,7 @@ fn an_initial_state_is_selected_in_batches() {
         },
         ..WatchOptions::default()
     };
-    let snapshot = deps.store.latest();
+    let snapshot = deps.store.latest().for_server(ServerWork::Tool);
     let begun = watch_with_state(&deps, &snapshot, &target, options).now_or_never();
     let mut watch = begun.expect("at once").expect("begins");
     assert_eq!(webhook.take(), [500, 100]);
@@ -363,7 +370,7 @@ fn an_error_of_an_object_and_of_its_change_is_told_once() {
     let deps = workspace(Arc::new(MemoryStore::new()), "one");
     let mut target = target(&served(), "one");
     let found = deps.catalog.resolve(
-        &deps.store.latest(),
+        &deps.store.latest().for_server(ServerWork::Tool),
         &target.cluster,
         "apiextensions.k8s.io",
         "customresourcedefinitions",

@@ -86,7 +86,7 @@ async fn update_noting(
         attempt += 1;
         check_not_terminating(&target, name, change.verb())?;
         let _turn = turn(deps, &target, name, options).await;
-        let snapshot = deps.store.latest();
+        let snapshot = deps.store.latest().charged_to(&target.served.meter);
         let thawed = check_thawed(&snapshot, &target, (name, change.verb()), options.user)?;
         let old = read::get_stored(deps, &snapshot, &target, name)?;
         let admission = Admission {
@@ -149,6 +149,8 @@ async fn commit(
     let ended = ended::by_rules(deps, snapshot, target, &old.key, (Some(&old.object), Some(new)))?;
     ended.join(deps, &mut txn).await?;
     let conflict = unruled::join(deps, snapshot, target, (old, new), &mut txn).await?;
+    // A walk over stored objects that ended early is no verdict either.
+    target.served.meter.check()?;
     Ok(match conflict {
         None => deps.store.commit(txn).await,
         Some(conflict) => Err(conflict),

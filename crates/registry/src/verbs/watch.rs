@@ -13,7 +13,7 @@ use insula_access::{
 };
 use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, Revision};
 use insula_catalog::{Error, Result, ids};
-use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
+use insula_store::{Change, Cursor, Entry, Gone, Pinned, Snapshot};
 use std::{borrow::Cow, collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 
 /// Maximum events in one batch of the initial state.
@@ -230,13 +230,14 @@ fn begin(deps: &Deps, after: Revision, target: &Target, mut options: WatchOption
 }
 
 /// Returns the snapshot at a revision.
-fn just_after(deps: &Deps, revision: Revision) -> Result<Snapshot> {
-    deps.store.at_revision(revision).map_err(gone)
+fn just_after(deps: &Deps, target: &Target, revision: Revision) -> Result<Snapshot> {
+    let state = deps.store.at_revision(revision).map_err(gone)?;
+    Ok(state.charged_to(&target.served.meter))
 }
 
 /// Returns the last revision before the cluster was created. Changes of an earlier cluster of the
 /// same name belong to that cluster.
-fn life_before(now: &Snapshot, target: &Target) -> Revision {
+fn life_before(now: &Pinned, target: &Target) -> Revision {
     let is_first = target.is_across() || target.cluster == ClusterName::root() || target.cluster.is_system();
     let logical = (!is_first).then(|| now.get(&ids::logical_cluster(&target.cluster)));
     let made = logical.flatten().map_or(0, |logical| logical.created.0);
@@ -304,7 +305,7 @@ impl Watch {
             return Ok(());
         }
         // A held snapshot would keep history alive for a client that does not read.
-        let now = just_after(deps, began)?;
+        let now = just_after(deps, &self.target, began)?;
         let mut looking = self.target.looking(&deps.catalog, &now);
         let hidden = events
             .iter()
@@ -367,8 +368,8 @@ impl Watch {
         let mut events = Vec::new();
         for together in changes.chunk_by(|a, b| a.revision == b.revision) {
             let (revision, first) = (together[0].revision, events.len());
-            let before = just_after(deps, Revision(revision.0.saturating_sub(1)))?;
-            let then = just_after(deps, revision)?;
+            let before = just_after(deps, &self.target, Revision(revision.0.saturating_sub(1)))?;
+            let then = just_after(deps, &self.target, revision)?;
             let mut saw = self.target.looking(&deps.catalog, &before);
             let mut sees = self.target.looking(&deps.catalog, &then);
             for change in together {
@@ -389,6 +390,8 @@ impl Watch {
             // The revision of the change counts, because a new binding may show objects older than
             // the watch.
             before.check_reads().and_then(|()| then.check_reads()).map_err(gone)?;
+            // A walk that ended early shows a part: the watch ends, and misses nothing silently.
+            self.target.served.meter.check()?;
             if let Some(began) = self.resumed.filter(|began| revision <= *began) {
                 self.check_past(deps, began, &events[first..])?;
             }

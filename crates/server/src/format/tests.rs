@@ -3,7 +3,8 @@
 use super::*;
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Timestamp};
 use insula_catalog::ids;
-use insula_store::{BoxFuture, Cursor, FORMAT, Gone, Measures, MemoryStore, SnapshotError};
+use insula_meter::ServerWork;
+use insula_store::{BoxFuture, Cursor, FORMAT, Gone, Measures, MemoryStore, Pinned, SnapshotError};
 use serde_json::{Value, json};
 use std::{
     ops::ControlFlow,
@@ -36,15 +37,15 @@ impl Store for Ending {
         }
     }
 
-    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Pinned, SnapshotError>> {
         self.inner.snapshot(at_least)
     }
 
-    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+    fn at_revision(&self, exactly: Revision) -> Result<Pinned, Gone> {
         self.inner.at_revision(exactly)
     }
 
-    fn latest(&self) -> Snapshot {
+    fn latest(&self) -> Pinned {
         self.inner.latest()
     }
 
@@ -116,10 +117,13 @@ async fn earlier() -> Arc<MemoryStore> {
 /// Returns all objects without their revisions.
 fn state(store: &dyn Store) -> Vec<(ObjectKey, Value)> {
     let mut found = Vec::new();
-    store.latest().for_each(&Scope::everything(), |entry| {
-        found.push((entry.key.clone(), entry.object.body_value()));
-        ControlFlow::Continue(())
-    });
+    store
+        .latest()
+        .for_server(ServerWork::Tool)
+        .for_each(&Scope::everything(), |entry| {
+            found.push((entry.key.clone(), entry.object.body_value()));
+            ControlFlow::Continue(())
+        });
     found
 }
 
@@ -163,7 +167,7 @@ async fn two_upgrades_move_each_object_once() {
     run(&*alone).await.expect("an upgrade");
     let store = earlier().await;
     // The transaction of one is decided before that of the other is committed.
-    let snapshot = store.latest();
+    let snapshot = store.latest().for_server(ServerWork::Tool);
     let decided = transaction(&snapshot, &next_batch(&snapshot));
     run(&*store).await.expect("an upgrade");
     let late = store.commit(decided).await;

@@ -7,6 +7,7 @@
 //! the resource `unexpected`, as Kubernetes does with a value that no list of allowed ones has.
 //! Built-in kinds, a closed set, have no limit.
 
+use insula_meter::ServerWork;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
@@ -310,7 +311,8 @@ fn write_objects(out: &mut Families<'_>, sources: &Sources) -> fmt::Result {
     let Some(api) = sources.api.upgrade() else {
         return Ok(());
     };
-    let resources = api.registry.store.latest().largest_resources(LARGEST_RESOURCES_MAX);
+    let resources = api.registry.store.latest().for_server(ServerWork::Housekeeping);
+    let resources = resources.largest_resources(LARGEST_RESOURCES_MAX);
     let help = "Objects of the resources with the most objects";
     let mut by_resource = out.gauges("apiserver_storage_objects", help)?;
     for (resource, count) in &resources {

@@ -9,6 +9,7 @@ use std::{
 use insula_api::measure::{Counter, Distribution};
 use insula_apiserver::ApiServer;
 use insula_controllers::QueueMeasures;
+use insula_meter::ServerWork;
 use insula_store::Measures;
 use prometheus_client::{
     collector::Collector,
@@ -70,7 +71,7 @@ impl Collector for Parts {
         write_limits(out, &api)?;
         write_conversions(out, &api)?;
         write_extensions(out, &api)?;
-        let exports = api_usage::read(&api.registry.store.latest());
+        let exports = api_usage::read(&api.registry.store.latest().for_server(ServerWork::Housekeeping));
         write_versions(out, &exports.uses)?;
         write_rollouts(out, &exports.rollouts)
     }
@@ -197,7 +198,12 @@ fn write_store(out: &mut Families<'_>, store: &Measures) -> fmt::Result {
 }
 
 fn write_storage(out: &mut Families<'_>, api: &ApiServer) -> fmt::Result {
-    let largest = api.registry.store.latest().largest(LARGEST_MAX);
+    let largest = api
+        .registry
+        .store
+        .latest()
+        .for_server(ServerWork::Housekeeping)
+        .largest(LARGEST_MAX);
     let help = "Objects of all workspaces";
     out.gauge("storage_objects", help, int(largest.all.objects))?;
     let help = "Bytes of the objects of all workspaces in memory, with their keys";

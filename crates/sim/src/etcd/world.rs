@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{Guard, Snapshot, Store, Txn, Write};
 use insula_store_etcd::{Connect, EtcdStore, Options};
 use parking_lot::Mutex;
@@ -331,7 +332,7 @@ impl World {
 
     /// Makes a transaction of what a server shows now.
     fn draft(&self, dice: &Dice, store: &EtcdStore) -> (u64, Txn) {
-        let snapshot = store.latest();
+        let snapshot = store.latest().for_server(ServerWork::Tool);
         let mark = {
             let mut history = self.history.lock();
             history.attempts.push(Attempt {
@@ -401,7 +402,7 @@ impl World {
             server: number,
             revision: snapshot.revision(),
             known,
-            objects: shown(&snapshot),
+            objects: shown(&snapshot.for_server(ServerWork::Tool)),
         });
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::{
 };
 use etcd_client::{Client, GetOptions};
 use insula_api::{ClusterName, ObjectKey, Revision};
+use insula_meter::ServerWork;
 use insula_store::{CommitError, Cursor, Entry, Guard, Store, TXN_OPS_MAX, Txn, Write};
 use insula_store_etcd::{EtcdStore, Options};
 use std::{
@@ -33,7 +34,10 @@ fn spread(name: &str) -> ObjectKey {
 }
 
 fn state(store: &dyn Store) -> Vec<Entry> {
-    store.latest().range(&everything(), None, usize::MAX)
+    store
+        .latest()
+        .for_server(ServerWork::Tool)
+        .range(&everything(), None, usize::MAX)
 }
 
 /// Returns the keys of objects in each layout in etcd.
@@ -143,7 +147,7 @@ async fn a_store_in_use_is_moved_to_slots() {
                 .collect();
             one.commit(Txn { guards: vec![], writes }).await.unwrap();
         }
-        let begin = two.snapshot(Revision(0)).await.unwrap();
+        let begin = two.snapshot(Revision(0)).await.unwrap().for_server(ServerWork::Tool);
         let entries = begin.range(&everything(), None, usize::MAX);
         let known: BTreeMap<_, _> = entries
             .iter()

@@ -13,6 +13,7 @@ mod wire;
 
 use etcd::{Etcd, instance};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_meter::ServerWork;
 use insula_store::{Guard, Store, Txn, Write, conformance};
 use insula_store_etcd::{EtcdStore, Options};
 use std::{
@@ -115,7 +116,7 @@ async fn a_quiet_prefix_keeps_up_with_a_busy_neighbour() {
             assert!(quiet.snapshot(Revision(0)).await.unwrap().revision() >= foreign);
             assert!(cursor.position() >= foreign);
         }
-        assert_eq!(quiet.latest().count(&everything()), 0);
+        assert_eq!(quiet.latest().for_server(ServerWork::Tool).count(&everything()), 0);
     }
 }
 
@@ -301,7 +302,7 @@ async fn a_loss_longer_than_history_reloads() {
         let mut cursor = cut_off.watch(everything(), second).unwrap();
         let idle = Scope::everywhere(ResourceId::local("example.io", "gadgets"));
         let mut idle = cut_off.watch(idle, second).unwrap();
-        let held = cut_off.at_revision(second).unwrap();
+        let held = cut_off.at_revision(second).unwrap().for_server(ServerWork::Tool);
         wire.set(Traffic::Cut);
         other
             .commit(Txn {
@@ -326,6 +327,7 @@ async fn a_loss_longer_than_history_reloads() {
                 .map(|e| (e.key.name.to_string(), e.revision, e.created))
                 .collect()
         };
+        let view = view.for_server(ServerWork::Tool);
         assert_eq!(
             names(&view),
             [("kept".into(), first, first), ("new".into(), last, last)]
@@ -357,8 +359,14 @@ async fn a_large_store_loads_in_pages() {
         }
         let other = etcd.store("/large").await;
         assert_eq!(
-            other.latest().range(&everything(), None, usize::MAX),
-            store.latest().range(&everything(), None, usize::MAX)
+            other
+                .latest()
+                .for_server(ServerWork::Tool)
+                .range(&everything(), None, usize::MAX),
+            store
+                .latest()
+                .for_server(ServerWork::Tool)
+                .range(&everything(), None, usize::MAX)
         );
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{CommitError, TXN_BYTES_MAX, TXN_OPS_MAX, TxnLimit};
 use futures_util::future::join_all;
+use insula_meter::ServerWork;
 
 pub(super) async fn guards_hold_or_conflict(store: Arc<dyn Store>) {
     let text = "root/default/a";
@@ -122,7 +123,7 @@ pub(super) async fn the_last_write_to_a_key_counts(store: Arc<dyn Store>) {
         vec![put(a, 1), delete(b), put(a, 2), put(b, 3), delete(a), put(a, 4)],
     )
     .await;
-    let view = store.latest();
+    let view = store.latest().for_server(ServerWork::Tool);
     assert_eq!(size(&view.get(&key(a)).expect("written").object), 4);
     assert_eq!(size(&view.get(&key(b)).expect("written").object), 3);
     commit(&store, vec![put(a, 5), delete(a)]).await;

@@ -3,12 +3,13 @@
 use super::*;
 use crate::{Gone, Snapshot};
 use futures_util::future::join;
+use insula_meter::ServerWork;
 use std::ops::ControlFlow;
 
 pub(super) async fn what_was_acknowledged_is_seen(store: Arc<dyn Store>) {
     for n in 0..20 {
         let revision = commit(&store, vec![put("root/default/a", n)]).await;
-        let latest = store.latest();
+        let latest = store.latest().for_server(ServerWork::Tool);
         assert!(latest.revision() >= revision);
         assert_eq!(latest.get(&key("root/default/a")).map(|e| e.revision), Some(revision));
         assert!(store.snapshot(Revision(0)).await.expect("a view").revision() >= revision);
@@ -27,7 +28,7 @@ pub(super) async fn snapshots_are_isolated(store: Arc<dyn Store>) {
             ],
         )
         .await;
-        let view = store.latest();
+        let view = store.latest().for_server(ServerWork::Tool);
         seen.push((view.range(&scope, None, usize::MAX), view.count(&scope), view));
     }
     for (entries, count, view) in seen {
@@ -79,7 +80,10 @@ pub(super) async fn lists_are_ordered_and_paged(store: Arc<dyn Store>) {
         commit(&store, chunk.iter().map(|name| put(name, 1)).collect()).await;
     }
     names.sort_by_key(|name| key(name).encode());
-    let (scope, view) = (Scope::everywhere(widgets()), store.latest());
+    let (scope, view) = (
+        Scope::everywhere(widgets()),
+        store.latest().for_server(ServerWork::Tool),
+    );
     let (mut after, mut got) = (None, Vec::new());
     loop {
         let page = view.range(&scope, after.as_ref(), 7);
@@ -135,7 +139,7 @@ pub(super) async fn counts_are_those_of_the_view(store: Arc<dyn Store>) {
         Scope::cluster(widgets(), cluster("other")),
     ];
     let counts = |view: &Snapshot| scopes.each_ref().map(|scope| view.count(scope));
-    let first = store.latest();
+    let first = store.latest().for_server(ServerWork::Tool);
     let mut views = Vec::new();
     for (n, chunk) in many.chunks(100).enumerate() {
         let deleted = chunk.iter().map(|name| delete(name));
@@ -145,7 +149,7 @@ pub(super) async fn counts_are_those_of_the_view(store: Arc<dyn Store>) {
             delete("root/beta/none"),
         ];
         commit(&store, deleted.chain(others).collect()).await;
-        views.push(store.latest());
+        views.push(store.latest().for_server(ServerWork::Tool));
         // Before the others of the views, after, and again when it is known.
         if n == 2 {
             assert_eq!(counts(&first), [2400, 1500, 1200, 900]);
@@ -181,7 +185,7 @@ pub(super) async fn scopes_do_not_leak(store: Arc<dyn Store>) {
         (Scope::everywhere(ResourceId::local("example.io", "widget")), 0),
     ];
     for (scope, count) in cases {
-        let view = store.latest();
+        let view = store.latest().for_server(ServerWork::Tool);
         let entries = view.range(&scope, None, usize::MAX);
         assert_eq!((entries.len(), view.count(&scope)), (count, count), "{scope:?}");
         assert!(
@@ -198,12 +202,16 @@ pub(super) async fn compacted_views_are_gone(store: Arc<dyn Store>) {
     let third = commit(&store, vec![delete("root/default/b")]).await;
     store.compact(second).await.expect("it is past");
     assert!(matches!(store.at_revision(first), Err(Gone::Compacted { .. })));
-    let view = store.at_revision(second).expect("the floor itself is kept");
+    let view = store
+        .at_revision(second)
+        .expect("the floor itself is kept")
+        .for_server(ServerWork::Tool);
     assert_eq!(view.count(&Scope::everywhere(widgets())), 2);
     assert_eq!(
         store
             .at_revision(third)
             .expect("kept")
+            .for_server(ServerWork::Tool)
             .count(&Scope::everywhere(widgets())),
         1
     );
@@ -216,7 +224,10 @@ pub(super) async fn compacted_views_are_gone(store: Arc<dyn Store>) {
 pub(super) async fn held_snapshots_survive_compaction(store: Arc<dyn Store>) {
     let revisions = busy(&store, 40).await;
     let scope = Scope::everywhere(widgets());
-    let held = store.at_revision(revisions[20]).expect("kept");
+    let held = store
+        .at_revision(revisions[20])
+        .expect("kept")
+        .for_server(ServerWork::Tool);
     let before = held.range(&scope, None, usize::MAX);
     let newest = store.latest().revision();
     store.compact(newest).await.expect("it is past");

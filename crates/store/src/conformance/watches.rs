@@ -3,6 +3,7 @@
 use super::*;
 use crate::Gone;
 use futures_util::future::join;
+use insula_meter::ServerWork;
 use std::collections::HashSet;
 
 fn everything() -> Scope {
@@ -210,7 +211,7 @@ pub(super) async fn a_name_is_that_of_all_exporters(store: Arc<dyn Store>) {
     let last = commit(&store, vec![put("other/ns/b", 1), write(&others[0])]).await;
     assert_eq!(drain(&mut cursor, last).await.len(), 1);
     assert!(cursor.position() >= last);
-    assert_eq!(store.latest().count(&scope), 4);
+    assert_eq!(store.latest().for_server(ServerWork::Tool).count(&scope), 4);
 }
 
 pub(super) async fn compacted_watch_is_gone(store: Arc<dyn Store>) {

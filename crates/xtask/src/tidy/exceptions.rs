@@ -175,6 +175,7 @@ fn reason(rule: Rule) -> String {
         Rule::Term => "Names from before the rule; each is renamed when its file is next changed.",
         Rule::DocStart => "Comments from before the rule; each is rewritten when its file is next changed.",
         Rule::Walk => "At the start, or in intervals.",
+        Rule::Payer => "Work that no request waits for.",
         Rule::Subject => "Commits.",
     };
     format!("# {why}")

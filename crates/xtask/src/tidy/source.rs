@@ -26,6 +26,7 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     if lines.len() > FILE_LINES_MAX {
         found.push(finding(Rule::FileLength, 0, format!("{} lines", lines.len())));
     }
+    let program_lines = lines_of_program(&lines);
     let (mut in_doc, mut in_comment) = (false, false);
     for (index, line) in lines.iter().enumerate() {
         let number = index + 1;
@@ -52,6 +53,9 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
         }
         if walks(file, trimmed) {
             found.push(finding(Rule::Walk, number, trimmed.to_owned()));
+        }
+        if index < program_lines && lacks_payer(file, trimmed) {
+            found.push(finding(Rule::Payer, number, trimmed.to_owned()));
         }
         if let Some((name, advice)) = terms::defined(file, trimmed) {
             found.push(finding(Rule::Term, number, format!("`{name}`: {advice}")));
@@ -82,6 +86,30 @@ fn walks(file: &str, line: &str) -> bool {
     let is_program =
         file.starts_with("crates/") && !file.contains("/test") && !EXEMPT.iter().any(|of| file.starts_with(of));
     is_program && line.contains("Scope::everywhere(")
+}
+
+/// Returns the number of lines before the tests of a file.
+fn lines_of_program(lines: &[&str]) -> usize {
+    let begin = lines
+        .windows(2)
+        .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "));
+    begin.unwrap_or(lines.len())
+}
+
+/// Returns true for work that nobody pays for in a crate that answers requests.
+fn lacks_payer(file: &str, line: &str) -> bool {
+    const ANSWERING: [&str; 8] = [
+        "crates/access/",
+        "crates/admin/",
+        "crates/admission/",
+        "crates/apiserver/",
+        "crates/auth/",
+        "crates/catalog/",
+        "crates/pipeline/",
+        "crates/registry/",
+    ];
+    let answers = ANSWERING.iter().any(|of| file.starts_with(of)) && !file.contains("/test");
+    answers && (line.contains("ServerWork::") || line.contains("Meter::unbounded("))
 }
 
 /// Returns the text of a line of a doc comment.
@@ -129,6 +157,20 @@ mod tests {
         assert_eq!(rules(line), [(Rule::Walk, 1)]);
         assert!(check("crates/a/src/a/tests.rs", line).is_empty() && check("crates/sim/src/a.rs", line).is_empty());
         assert!(rules("    // Not by Scope::everywhere(…).\n").is_empty());
+    }
+
+    #[test]
+    fn requests_have_a_payer() {
+        let line = "    let snapshot = store.latest().for_server(ServerWork::Reconciler);\n";
+        let found = |file: &str, text: &str| check(file, text).iter().map(|finding| finding.line).collect::<Vec<_>>();
+        assert_eq!(found("crates/registry/src/a.rs", line), [1]);
+        assert_eq!(
+            found("crates/admin/src/a.rs", "    budget(&Meter::unbounded());\n"),
+            [1]
+        );
+        assert!(found("crates/controllers/src/a.rs", line).is_empty());
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{line}}}\n");
+        assert!(found("crates/registry/src/a.rs", &tests).is_empty());
     }
 
     fn rules(text: &str) -> Vec<(Rule, usize)> {

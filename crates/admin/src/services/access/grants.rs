@@ -116,7 +116,7 @@ impl AdminService {
                 level: Some(label.to_owned()),
             });
         }
-        let snapshot = self.registry().store.latest();
+        let snapshot = self.registry().store.latest().charged_to(session.caller.work());
         Ok(GrantAccessResponse {
             header: session.header_at(snapshot.revision()),
             bindings: made.iter().map(|holder| answer(&snapshot, cluster, holder)).collect(),
@@ -183,7 +183,7 @@ impl AdminService {
                 _ => {}
             }
         }
-        let snapshot = self.registry().store.latest();
+        let snapshot = self.registry().store.latest().charged_to(session.caller.work());
         let remaining = remaining(&snapshot, cluster, subject, &revoked);
         let shown = |holder: &Holder| answer(&snapshot, cluster, holder);
         Ok(RevokeAccessResponse {

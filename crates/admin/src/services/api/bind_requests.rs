@@ -282,7 +282,7 @@ impl AdminService {
             if !request.validate_only {
                 let gone = Plan::new(vec![Intent::Delete(there)]);
                 commit(registry, &gone).await.map_err(failed)?;
-                snapshot = registry.store.latest();
+                snapshot = registry.store.latest().charged_to(session.caller.work());
             }
         }
         let (state, of) = (snapshot.clone(), (asked.name.clone(), asked.requester.clone()));
@@ -303,6 +303,8 @@ impl AdminService {
             Intent::Sign(SerializationPoint::of_bind_requests(&snapshot)),
         ];
         intents.extend(open.map(|(key, revision)| Intent::Expect(key, Some(revision))));
+        // A count that ended early is no verdict.
+        session.caller.work().check().map_err(|ended| failed(ended.into()))?;
         let made = commit(registry, &Plan::new(intents)).await.map_err(failed)?;
         let made = made.and_then(|revision| registry.store.at_revision(revision).ok());
         let entry = made.as_ref().and_then(|made| made.get(&key));

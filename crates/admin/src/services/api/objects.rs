@@ -20,7 +20,7 @@ use insula_catalog::{
 use insula_proto::admin::v1::{
     BoundExport, ErrorReason, FormerRelease, HeldBinding, OfferedResource, PublishedExport, Rollout,
 };
-use insula_store::Snapshot;
+use insula_store::{Pinned, Snapshot};
 use tonic::{Code, Status};
 
 /// The name of the core group in names of resources.
@@ -32,7 +32,7 @@ pub(super) fn or_root(workspace: &str) -> &str {
 }
 
 /// Returns the object at a key with its resourceVersion, which guards its next write.
-pub(super) fn stored(snapshot: &Snapshot, key: &ObjectKey) -> Option<Json> {
+pub(super) fn stored(snapshot: &Pinned, key: &ObjectKey) -> Option<Json> {
     let entry = snapshot.get(key)?;
     let mut value = entry.object.body_value();
     let Revision(revision) = entry.revision;
@@ -41,7 +41,7 @@ pub(super) fn stored(snapshot: &Snapshot, key: &ObjectKey) -> Option<Json> {
 }
 
 /// Returns the object of a published kind and a name.
-pub(super) fn published(snapshot: &Snapshot, cluster: &ClusterName, kind: &str, name: &str) -> Option<Json> {
+pub(super) fn published(snapshot: &Pinned, cluster: &ClusterName, kind: &str, name: &str) -> Option<Json> {
     let resource = match kind {
         "APIResourceSchema" => ids::apiresourceschemas(),
         "APIExport" => ids::apiexports(),

@@ -290,6 +290,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use insula_meter::ServerWork;
     use insula_store::{MemoryStore, Store, Txn, Write};
     use serde_json::json;
 
@@ -325,7 +326,7 @@ mod tests {
             let resource = ids::clusterrolebindings;
             put(&store, (0..bindings).map(|number| key(resource(), number))).await;
         }
-        let snapshot = store.latest();
+        let snapshot = store.latest().for_server(ServerWork::Tool);
         let (mut pages, mut token) = (Vec::new(), String::new());
         loop {
             let page = Page::parse(b"k", "/m", &[], 0, &token).expect("a page");
@@ -360,7 +361,7 @@ mod tests {
         put(&store, (0..1_000).map(key)).await;
         let page = Page::parse(b"k", "/m", &[], 10, "").expect("a page");
         let mut seen = 0;
-        let (found, next) = walk(&store.latest(), &page, |_| {
+        let (found, next) = walk(&store.latest().for_server(ServerWork::Tool), &page, |_| {
             seen += 1;
             Some(OfferedApi::default())
         });

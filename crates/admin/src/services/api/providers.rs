@@ -46,7 +46,8 @@ impl Session {
         let mut export = export_message(&located.path, value);
         let registry = &self.api.registry;
         if let Some(state) = &mut export.rollout {
-            rollout::correct(registry, &registry.store.latest(), &located.cluster, value, state);
+            let latest = registry.store.latest().charged_to(self.caller.work());
+            rollout::correct(registry, &latest, &located.cluster, value, state);
         }
         export
     }
@@ -127,10 +128,11 @@ fn binders(session: &Session, located: &Located, given: Vec<Subject>) -> Result<
 
 impl AdminService {
     /// Stores the uses of versions that this server has noted, and returns the state then.
-    pub(super) async fn with_uses(&self) -> Result<Snapshot, Status> {
+    pub(super) async fn with_uses(&self, session: &Session) -> Result<Snapshot, Status> {
         insula_registry::store_uses(self.registry()).await;
         let snapshot = self.registry().store.snapshot(Revision(0)).await;
-        snapshot.map_err(|error| Status::unavailable(error.to_string()))
+        let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
+        Ok(snapshot.charged_to(session.caller.work()))
     }
 
     /// Returns what a plan takes to a thread of its own.
@@ -202,7 +204,7 @@ impl AdminService {
         let (options, manifests) = (&options, &request.manifests);
         let made = Made::default();
         let published = retried(session, &options.etag, |_| async {
-            let (snapshot, given) = (self.with_uses().await?, options.clone());
+            let (snapshot, given) = (self.with_uses(session).await?, options.clone());
             let (registry, cluster, manifests) = self.parts_of(located, manifests);
             let plan = move |snapshot: &Snapshot| {
                 let published = manifests::published("manifests", manifests, &given.meter)?;
@@ -287,7 +289,7 @@ impl AdminService {
         let (retirement, options) = (&retirement, &options);
         let made = Made::default();
         let retired = retried(session, &options.etag, |_| async {
-            let snapshot = self.with_uses().await?;
+            let snapshot = self.with_uses(session).await?;
             let (_, value) = session.find_export(&snapshot, located, &options.export)?;
             let (retirement, given) = (retirement.clone(), options.clone());
             let (registry, cluster, ()) = self.parts_of(located, &());
@@ -327,7 +329,7 @@ impl AdminService {
         };
         let (options, export, etag) = (&options, &*request.export, &*request.etag);
         let aborted = retried(session, etag, |_| async {
-            let snapshot = self.with_uses().await?;
+            let snapshot = self.with_uses(session).await?;
             let (name, value) = session.find_export(&snapshot, located, export)?;
             check_etag(etag, ("apiexports", export), Some(&value))?;
             let (registry, _, ()) = self.parts_of(located, &());
@@ -367,7 +369,7 @@ impl AdminService {
         let (options, release) = (&options, &request.release);
         let (made, chosen) = (Made::default(), OnceLock::new());
         let rolled_back = retried(session, &options.etag, |_| async {
-            let snapshot = self.with_uses().await?;
+            let snapshot = self.with_uses(session).await?;
             let (name, value) = session.find_export(&snapshot, located, &options.export)?;
             // After a conflict, the release that the first attempt chose: its writes may have
             // changed what comes before the present one.

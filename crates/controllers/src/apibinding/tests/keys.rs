@@ -5,6 +5,7 @@ use crate::{runtime::Reconciler, testing::TestControlPlane};
 use futures_util::FutureExt;
 use insula_api::{ClusterName, Object, ObjectKey, Revision, names::labels};
 use insula_catalog::{digest, ids};
+use insula_meter::ServerWork;
 use insula_store::{Change, MemoryStore, Prior, Store, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ async fn a_change_of_an_export_concerns_its_bindings_alone() {
             }),
             new: Some(export(2)),
         };
-        reconciler.keys(&change, &store.latest())
+        reconciler.keys(&change, &store.latest().for_server(ServerWork::Tool))
     };
 
     let ours: Vec<ObjectKey> = (0..3).map(|i| binding(&format!("t{i}"), "b")).collect();

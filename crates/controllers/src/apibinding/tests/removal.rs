@@ -3,6 +3,7 @@
 use super::*;
 use crate::{apibinding::ApiBindings, runtime::Reconciler};
 use insula_access::Target;
+use insula_meter::ServerWork;
 use insula_registry::verbs;
 
 #[tokio::test]
@@ -54,7 +55,8 @@ async fn decide_beside(rig: &TestControlPlane, late: &Target, creates: usize) {
     let reconciler = ApiBindings::new(rig.registry.clone());
     let key = rig.keys(ids::apibindings())[0].clone();
     for n in 0..creates {
-        let plan = reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest()));
+        let plan =
+            reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest().for_server(ServerWork::Tool)));
         let body = WIDGET.replace("name: a,", &format!("name: late{n},"));
         let body = serde_saphyr::from_str(&body).unwrap();
         // Refused once that server can know what was decided.

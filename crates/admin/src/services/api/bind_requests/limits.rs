@@ -49,6 +49,7 @@ mod tests {
     use super::*;
     use insula_api::{ClusterName, ClusterPath, Object, Uid};
     use insula_catalog::exports::bind_request;
+    use insula_meter::ServerWork;
     use insula_store::{MemoryStore, Store, Txn, Write};
     use std::sync::Arc;
 
@@ -83,7 +84,8 @@ mod tests {
             store.commit(txn).await.unwrap();
         }
         let asked = (export("widgets"), side("eve", "eves"));
-        check_limits(&store.latest(), &asked, NOW).map_err(|refused| refused.message().to_owned())
+        check_limits(&store.latest().for_server(ServerWork::Tool), &asked, NOW)
+            .map_err(|refused| refused.message().to_owned())
     }
 
     #[tokio::test]
