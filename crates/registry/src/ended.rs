@@ -17,7 +17,7 @@ use insula_api::{
     kinds::{self, AddedResource, ApiExport, ExportedResource, ReleasedResource},
 };
 use insula_catalog::{
-    Api, Part, Result, bundle,
+    Api, Part, Result, Served, bundle,
     exports::{ExportName, Replaced, end_release, history_value, release_on_offer},
     ids,
     object::rewrite,
@@ -169,7 +169,12 @@ impl Ended {
     /// Stores the copies of the rules and adds the exports to the transaction of the write. The
     /// copies come before it, in transactions of their own: all together may be larger than one.
     /// Bundles that no export remembers are collected.
-    pub(crate) async fn join(self, deps: &Deps, txn: &mut Txn) -> Result<()> {
+    ///
+    /// # Errors
+    /// The request of the write has ended, or the store refuses.
+    pub(crate) async fn join(self, deps: &Deps, served: &Served, txn: &mut Txn) -> Result<()> {
+        // A walk that ended early is no verdict: nothing is written by it.
+        served.meter.check()?;
         for (key, object) in &self.copies {
             let txn = Txn {
                 guards: vec![Guard::Absent(key.clone())],

@@ -106,7 +106,8 @@ mod tests {
             let old = before.iter().map(|n| entry(*n, Revision(5)));
             let mvcc = Mvcc::load(Revision(10), old);
             mvcc.apply(vec![Commit { revision: Revision(11), writes: Vec::new() }]);
-            let (first, mut cursor) = (mvcc.latest().for_server(ServerWork::Tool), mvcc.watch(everything(), Revision(11)).expect("a watch"));
+            let first = mvcc.latest().for_server(ServerWork::Tool);
+            let mut cursor = mvcc.watch(everything(), Revision(11)).expect("a watch");
             let shown = objects(&first);
             let is_kept = |n: &usize, changed: bool| before.contains(n) && !changed;
             let fresh = after.iter().map(|(n, changed)| {

@@ -43,7 +43,8 @@ const KEY_UNITS: u64 = 6;
 /// # }
 /// ```
 /// ```
-/// # fn shown(state: &insula_store::Pinned, scope: &insula_api::Scope, request: &insula_meter::Meter) {
+/// # use {insula_api::Scope, insula_meter::Meter, insula_store::Pinned};
+/// # fn shown(state: &Pinned, scope: &Scope, request: &Meter) {
 /// state.charged_to(request).range(scope, None, 10);
 /// # }
 /// ```

@@ -15,12 +15,12 @@ use insula_store::{Commit, Index, Mvcc, Snapshot};
 const OBJECTS: usize = 5_000;
 
 /// An account that is asked some times before the request ends.
-struct Account {
+struct Looks {
     left: AtomicU64,
     asked: Arc<AtomicU64>,
 }
 
-impl Scheduler for Account {
+impl Scheduler for Looks {
     fn check(&self, _: u64) -> Result<(), Ended> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let left = self.left.load(Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Scheduler for Account {
 /// Returns a meter that ends after some looks at the clock, and the number of these looks.
 fn meter(looks: u64) -> (Meter, Arc<AtomicU64>) {
     let asked = Arc::new(AtomicU64::new(0));
-    let account = Account {
+    let account = Looks {
         left: AtomicU64::new(looks),
         asked: asked.clone(),
     };

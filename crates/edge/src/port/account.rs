@@ -36,13 +36,13 @@ const UNBOUNDED: u64 = u64::MAX;
 #[derive(Clone, Copy)]
 struct Piece {
     begun: Instant,
-    place: Place,
+    holds: Holds,
 }
 
-/// The place in which a piece computes, with the CPU time of the thread up to which the request has
+/// The thing that a piece holds while it computes, with the CPU time of the thread up to which the request has
 /// paid. Times that pass are no measure of a request on a busy machine.
 #[derive(Clone, Copy)]
-enum Place {
+enum Holds {
     /// The threads that answer.
     Inline,
     /// A turn.
@@ -121,7 +121,7 @@ impl RequestAccount {
 
     /// Pays for the CPU time between a moment and the start of a piece.
     fn pay_until(&self, next: Piece, since: Duration, pays: TenantPays) -> Result<(), Ended> {
-        let Place::Own(now, _) = next.place else { return Ok(()) };
+        let Holds::Own(now, _) = next.holds else { return Ok(()) };
         let cpu = now.saturating_sub(since);
         if pays == TenantPays::ByMeter {
             self.connection.charge(cpu);
@@ -143,11 +143,11 @@ impl Scheduler for RequestAccount {
         }
         let Some(piece) = PIECE.get() else { return Ok(()) };
         let took = piece.begun.elapsed();
-        let next = match piece.place {
-            Place::Turn(_) | Place::Own(..) if took < SLICE => Ok(()),
-            Place::Turn(since) => self.pass(took, since),
-            Place::Own(since, pays) => self.go_on(since, pays),
-            Place::Inline => {
+        let next = match piece.holds {
+            Holds::Turn(_) | Holds::Own(..) if took < SLICE => Ok(()),
+            Holds::Turn(since) => self.pass(took, since),
+            Holds::Own(since, pays) => self.go_on(since, pays),
+            Holds::Inline => {
                 let coming = Duration::from_nanos(coming.saturating_mul(UNIT_NANOSECONDS));
                 match took.saturating_add(coming) < INLINE {
                     true => Ok(()),
@@ -178,7 +178,7 @@ impl Scheduler for RequestAccount {
         let outer = Outer(PIECE.replace(Some(begin)), begin);
         work();
         if let Some(Piece {
-            place: Place::Own(since, pays),
+            holds: Holds::Own(since, pays),
             ..
         }) = PIECE.get()
             && let Err(ended) = self.pay_until(Piece::own(pays), since, pays)
@@ -196,10 +196,10 @@ struct Outer(Option<Piece>, Piece);
 impl Drop for Outer {
     fn drop(&mut self) {
         let (Outer(outer, begin), now) = (&self, cpu_time());
-        PIECE.set(outer.map(|outer| match (outer.place, begin.place) {
+        PIECE.set(outer.map(|outer| match (outer.holds, begin.holds) {
             // What was paid for within is not paid for again.
-            (Place::Turn(since), Place::Own(begun, _)) => Piece {
-                place: Place::Turn(since.saturating_add(now.saturating_sub(begun))),
+            (Holds::Turn(since), Holds::Own(begun, _)) => Piece {
+                holds: Holds::Turn(since.saturating_add(now.saturating_sub(begun))),
                 ..outer
             },
             _ => outer,
@@ -226,21 +226,21 @@ impl Piece {
     fn inline() -> Self {
         Piece {
             begun: Instant::now(),
-            place: Place::Inline,
+            holds: Holds::Inline,
         }
     }
 
     fn own(pays: TenantPays) -> Self {
         Piece {
             begun: Instant::now(),
-            place: Place::Own(cpu_time(), pays),
+            holds: Holds::Own(cpu_time(), pays),
         }
     }
 
     fn with_turn() -> Self {
         Piece {
             begun: Instant::now(),
-            place: Place::Turn(cpu_time()),
+            holds: Holds::Turn(cpu_time()),
         }
     }
 }
@@ -277,7 +277,7 @@ struct Leaving<'a>(&'a PriorityRuntimes);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        if PIECE.take().is_some_and(|piece| matches!(piece.place, Place::Turn(_))) {
+        if PIECE.take().is_some_and(|piece| matches!(piece.holds, Holds::Turn(_))) {
             self.0.queue.leave(self.0.now());
         }
     }
@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    /// What a piece with a turn has done without one is not taken twice from its CPU time.
+    /// CPU time without a turn, within a piece with one, is not taken twice.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn work_without_turns_is_paid_for_once() {
         let runtimes = runtimes();

@@ -148,9 +148,7 @@ async fn create_checked(
         }
         let mut txn = attempt.transaction(&key, &object, beside)?;
         let ended = ended::by_rules(deps, &snapshot, &target, &key, (None, Some(&object)))?;
-        // A walk over stored objects that ended early is no verdict either.
-        target.served.meter.check()?;
-        ended.join(deps, &mut txn).await?;
+        ended.join(deps, &target.served, &mut txn).await?;
         let committed = deps.store.commit(txn).await;
         drop(lock);
         match committed {

@@ -151,9 +151,7 @@ async fn delete_once(
             writes: vec![write],
         };
         let ended = ended::by_rules(deps, &snapshot, target, &old.key, (Some(&old.object), None))?;
-        // A walk over stored objects that ended early is no verdict either.
-        target.served.meter.check()?;
-        ended.join(deps, &mut txn).await?;
+        ended.join(deps, &target.served, &mut txn).await?;
         match deps.store.commit(txn).await {
             Ok(revision) => return done(outcome(old, object, revision)),
             Err(CommitError::Conflict { .. }) => {}

@@ -147,7 +147,7 @@ async fn commit(
     mut txn: Txn,
 ) -> Result<std::result::Result<Revision, CommitError>> {
     let ended = ended::by_rules(deps, snapshot, target, &old.key, (Some(&old.object), Some(new)))?;
-    ended.join(deps, &mut txn).await?;
+    ended.join(deps, &target.served, &mut txn).await?;
     let conflict = unruled::join(deps, snapshot, target, (old, new), &mut txn).await?;
     // A walk over stored objects that ended early is no verdict either.
     target.served.meter.check()?;
