@@ -133,7 +133,11 @@ impl AdminService {
                 Begun::Now(running, entry) => (running, entry),
                 Begun::Before(answer) => return replayed(session, &answer),
             };
-            match work.await {
+            let outcome = work.await;
+            // What a request that has ended found is a part of it, and so no outcome to keep.
+            let ended = session.caller.work().check();
+            ended.map_err(|ended| Status::unavailable(ended.to_string()))?;
+            match outcome {
                 Ok(answer) => {
                     self.done(&request, &begun, &answer.encode_to_vec()).await;
                     Ok(answer)

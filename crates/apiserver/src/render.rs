@@ -91,7 +91,9 @@ impl Renderer {
     /// to the requested version, the answer is its metadata.
     pub async fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
         let mut response = match self.one(code, entry).await {
-            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(code, &partial(&self.target, entry, MetaVersion::V1)),
+            Err(Error::Conversion(_) | Error::Webhook(_)) => {
+                self.document(code, &partial(&self.target, entry, MetaVersion::V1))
+            }
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);
@@ -145,7 +147,9 @@ impl Renderer {
     /// Answers a deletion of a collection with the deleted objects, as [`Renderer::written`] does.
     pub async fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
         let mut response = match self.many(list).await {
-            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(&self.target, list, MetaVersion::V1)),
+            Err(Error::Conversion(_) | Error::Webhook(_)) => {
+                self.document(200, &partials(&self.target, list, MetaVersion::V1))
+            }
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);

@@ -44,11 +44,7 @@ pub fn export_label(cluster: &ClusterName, export: &str) -> String {
 
 /// Returns the label of objects that a permission claim covers, by the claimed group, resource and
 /// identity. kcp hashes the claim in the form in which Go writes it, without its verbs.
-pub fn claim_label(
-    cluster: &ClusterName,
-    export: &str,
-    (group, resource, identity): (&str, &str, &str),
-) -> ShownLabel {
+pub fn claim_label(cluster: &ClusterName, export: &str, (group, resource, identity): (&str, &str, &str)) -> ShownLabel {
     let mut claim = String::from("{");
     if !group.is_empty() {
         claim += &format!("\"group\":{},", json!(group));

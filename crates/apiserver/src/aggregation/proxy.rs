@@ -123,6 +123,8 @@ pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated
     }
     headers::add_identity(authorized.user(), &cluster, &mut fields)?;
     let outgoing = outgoing(&mut parsed, &to, path, fields)?;
+    // A walk that ended early may not have found that the workspace serves the API itself.
+    scope.meter.check().map_err(Error::from)?;
     let answered = server.extensions.servers.send(to.home(), &to.backend, outgoing).await;
     let mut response = answered.map_err(|why| {
         let (service, home) = (&*to.key.name, to.home());

@@ -380,7 +380,9 @@ async fn delete(
 /// the requested version, the answer is its metadata, as over HTTP.
 async fn shown(objects: Objects<'_>, entry: &Entry, is_changed: bool) -> Result<Json, Error> {
     match render::value(objects.registry, objects.target, entry).await {
-        Err(Error::Conversion(_) | Error::Webhook(_)) if is_changed => Ok(render::metadata_alone(objects.target, entry)),
+        Err(Error::Conversion(_) | Error::Webhook(_)) if is_changed => {
+            Ok(render::metadata_alone(objects.target, entry))
+        }
         answer => answer,
     }
 }

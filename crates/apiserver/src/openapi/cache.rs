@@ -115,9 +115,9 @@ impl Cache {
             return Ok(made);
         }
         let mut made = Err(Ended::Closing);
-        let mut make = || part.make(wanted.form, meter);
+        let make = || part.make(wanted.form, meter);
         // The task of the connection is charged for its thread.
-        (self.aside)(&mut || made = meter.without_turns(TenantPays::ByRunner, &mut make));
+        (self.aside)(&mut || made = meter.without_turns(TenantPays::ByRunner, make));
         Ok(self.keep(&part.hash, made?))
     }
 

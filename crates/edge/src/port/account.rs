@@ -39,8 +39,8 @@ struct Piece {
     holds: Holds,
 }
 
-/// The thing that a piece holds while it computes, with the CPU time of the thread up to which the request has
-/// paid. Times that pass are no measure of a request on a busy machine.
+/// The thing that a piece holds while it computes, with the CPU time of the thread up to which the
+/// request has paid. Times that pass are no measure of a request on a busy machine.
 #[derive(Clone, Copy)]
 enum Holds {
     /// The threads that answer.
