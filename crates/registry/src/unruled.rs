@@ -1,7 +1,7 @@
-//! A definition without rules that begins to serve a version which does not show what stored objects
-//! hold. The write of such a definition moves its route, in one transaction, to a bundle of what was
-//! served before, so that no request sees the version. From then on its reconciler decides what the
-//! bundle serves, after it has looked at all objects.
+//! A definition without rules that begins to serve a version which does not show what stored
+//! objects hold. The write of such a definition moves its route, in one transaction, to a bundle of
+//! what was served before, so that no request sees the version. From then on its reconciler decides
+//! what the bundle serves, after it has looked at all objects.
 
 use crate::{client::stamp, deps::Deps, verbs::commit_error};
 use insula_access::{Target, WorkspaceNames};

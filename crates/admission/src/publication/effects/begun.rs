@@ -45,8 +45,8 @@ impl Generation {
     }
 }
 
-/// What the new versions of a definition without rules do not show of stored objects, while these
-/// are examined.
+/// The values of stored objects that new versions of a definition without rules do not show, while
+/// the objects are examined.
 pub struct NewVersions {
     generation: Generation,
     versions: Vec<String>,
