@@ -133,16 +133,13 @@ impl AdminService {
                 Begun::Now(running, entry) => (running, entry),
                 Begun::Before(answer) => return replayed(session, &answer),
             };
-            let outcome = work.await;
-            // What a request that has ended found is a part of it, and so no outcome to keep.
-            let ended = session.caller.work().check();
-            ended.map_err(|ended| Status::unavailable(ended.to_string()))?;
-            match outcome {
+            match work.await {
                 Ok(answer) => {
                     self.done(&request, &begun, &answer.encode_to_vec()).await;
                     Ok(answer)
                 }
-                Err(failure) if is_open(&failure) => Err(failure),
+                // A request that has ended has seen a part, by which nothing is refused for good.
+                Err(failure) if is_open(&failure) || session.caller.work().check().is_err() => Err(failure),
                 Err(refusal) => {
                     // A record that stays is taken over by the repetition.
                     let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun)])).await;

@@ -20,6 +20,7 @@ use insula_api::{ClusterName, Json, ObjectKey, Verb, names::labels};
 use insula_apiserver::call::CallPath;
 use insula_auth::Subject;
 use insula_catalog::{exports::bind_grant, ids};
+use insula_meter::ServerWork;
 use insula_proto::admin::v1::{
     AccessLevel, GrantAccessRequest, GrantAccessResponse, RevokeAccessRequest, RevokeAccessResponse,
 };
@@ -183,7 +184,8 @@ impl AdminService {
                 _ => {}
             }
         }
-        let snapshot = self.registry().store.latest().charged_to(session.caller.work());
+        // A repetition gets the answer of what has happened, even if the caller has left.
+        let snapshot = self.registry().store.latest().for_server(ServerWork::Operation);
         let remaining = remaining(&snapshot, cluster, subject, &revoked);
         let shown = |holder: &Holder| answer(&snapshot, cluster, holder);
         Ok(RevokeAccessResponse {
