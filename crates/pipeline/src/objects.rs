@@ -202,7 +202,8 @@ impl<'a> Objects<'a> {
     /// Waits until a write is in force: the next request of anybody sees what it changed of an API.
     /// What is not in force in time is told by a warning.
     async fn in_force(self, mut written: Written, options: &WriteOptions<'_>) -> Written {
-        let in_force = insula_registry::until_in_force(self.registry, &written.entry.key);
+        let request = &self.target.served.meter;
+        let in_force = insula_registry::until_in_force(self.registry, &written.entry.key, request);
         if let Some(in_force) = in_force.filter(|_| !options.dry_run)
             && timeout(IN_FORCE_TIME, in_force).await.is_err()
         {

@@ -6,21 +6,21 @@ use crate::Deps;
 use futures_util::future::{BoxFuture, select};
 use insula_api::{Json, ObjectKey, Scope, condition};
 use insula_catalog::{ResourceRoute, bundle, ids, parts};
-use insula_meter::ServerWork;
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use std::pin::pin;
 
 /// Returns the wait until a write of a definition or an APIConversion is in force, or has been
-/// judged not to fit; `None` for objects of other kinds. The caller sets the time limit.
-pub fn until_in_force<'d>(deps: &'d Deps, key: &'d ObjectKey) -> Option<BoxFuture<'d, ()>> {
+/// judged not to fit; `None` for objects of other kinds. The caller sets the time limit, and pays.
+pub fn until_in_force<'d>(deps: &'d Deps, key: &'d ObjectKey, request: &'d Meter) -> Option<BoxFuture<'d, ()>> {
     let is_one = key.resource == ids::customresourcedefinitions() || key.resource == ids::apiconversions();
-    is_one.then(|| Box::pin(wait(deps, key)) as BoxFuture<'d, ()>)
+    is_one.then(|| Box::pin(wait(deps, key, request)) as BoxFuture<'d, ()>)
 }
 
-async fn wait(deps: &Deps, key: &ObjectKey) {
+async fn wait(deps: &Deps, key: &ObjectKey, request: &Meter) {
     let definitions = ids::customresourcedefinitions();
-    loop {
-        let snapshot = deps.store.latest().for_server(ServerWork::Reconciler);
+    while request.check().is_ok() {
+        let snapshot = deps.store.latest().charged_to(request);
         let definition = match key.resource == definitions {
             true => key.clone(),
             false => match snapshot.get(key) {
