@@ -376,9 +376,7 @@ impl AdminService {
             return repeated(&name, &known, &record);
         }
         let mut writes = self.room(&snapshot, &record)?;
-        // A count that ended early is no verdict.
-        let ended = session.caller.work().check();
-        ended.map_err(|ended| Status::unavailable(ended.to_string()))?;
+        session.check_walks()?;
         let key = record::key(&name);
         let object: Object = record.write(&name);
         writes.push(Write::Put(key.clone(), Arc::new(object)));

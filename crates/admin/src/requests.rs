@@ -139,7 +139,7 @@ impl AdminService {
                     Ok(answer)
                 }
                 // A request that has ended has seen a part, by which nothing is refused for good.
-                Err(failure) if is_open(&failure) || session.caller.work().check().is_err() => Err(failure),
+                Err(failure) if is_open(&failure) || session.check_walks().is_err() => Err(failure),
                 Err(refusal) => {
                     // A record that stays is taken over by the repetition.
                     let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun)])).await;

@@ -193,6 +193,13 @@ impl Session {
         })
     }
 
+    /// Refuses when the request of the call has ended: a walk for it has found a part since, which
+    /// is no verdict.
+    pub(crate) fn check_walks(&self) -> Result<(), Status> {
+        let ended = self.caller.work().check();
+        ended.map_err(|ended| Status::unavailable(ended.to_string()))
+    }
+
     /// Says that the request of the call has run before, and since when.
     pub(crate) fn runs_again(&self, first_run: Timestamp) {
         // A call has one request.

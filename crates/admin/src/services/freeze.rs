@@ -127,8 +127,7 @@ impl AdminService {
             true => freezes::count_below(&session.snapshot, &found.cluster),
             false => 0,
         };
-        // A count that ended early is no verdict.
-        session.caller.work().check().map_err(|ended| failed(ended.into()))?;
+        session.check_walks()?;
         if below > SUBTREE_MAX {
             let problem = format!("the workspace has more than {SUBTREE_MAX} workspaces below it: freeze parts of it");
             return Err(status::invalid("subtree", problem));

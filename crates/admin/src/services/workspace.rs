@@ -343,10 +343,10 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Self::Item> {
         let found = self.next.take().or_else(|| self.child());
         // A walk that ended early is not the end of the tree.
-        if let Err(ended) = self.session.caller.work().check() {
+        if let Err(ended) = self.session.check_walks() {
             self.open.clear();
             let is_told = std::mem::replace(&mut self.is_cut, true);
-            return (!is_told).then(|| Err(Status::unavailable(ended.to_string())));
+            return (!is_told).then_some(Err(ended));
         }
         let workspace = found?;
         if self.left == 0 {

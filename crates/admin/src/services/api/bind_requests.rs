@@ -303,8 +303,7 @@ impl AdminService {
             Intent::Sign(SerializationPoint::of_bind_requests(&snapshot)),
         ];
         intents.extend(open.map(|(key, revision)| Intent::Expect(key, Some(revision))));
-        // A count that ended early is no verdict.
-        session.caller.work().check().map_err(|ended| failed(ended.into()))?;
+        session.check_walks()?;
         let made = commit(registry, &Plan::new(intents)).await.map_err(failed)?;
         let made = made.and_then(|revision| registry.store.at_revision(revision).ok());
         let entry = made.as_ref().and_then(|made| made.get(&key));
