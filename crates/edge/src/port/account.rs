@@ -110,19 +110,17 @@ impl RequestAccount {
 
     /// Pays for a piece without a turn, and begins the next one.
     fn go_on(&self, since: Duration, pays: TenantPays) -> Result<(), Ended> {
-        let next = Piece::own(pays);
-        PIECE.set(Some(next));
-        self.pay_until(next, since, pays)?;
+        let now = cpu_time();
+        PIECE.set(Some(Piece::own(now, pays)));
+        self.pay(now.saturating_sub(since), pays)?;
         match self.connection.peer_has_left() {
             true => Err(Ended::Left),
             false => Ok(()),
         }
     }
 
-    /// Pays for the CPU time between a moment and the start of a piece.
-    fn pay_until(&self, next: Piece, since: Duration, pays: TenantPays) -> Result<(), Ended> {
-        let Holds::Own(now, _) = next.holds else { return Ok(()) };
-        let cpu = now.saturating_sub(since);
+    /// Pays for CPU time without a turn.
+    fn pay(&self, cpu: Duration, pays: TenantPays) -> Result<(), Ended> {
         if pays == TenantPays::ByMeter {
             self.connection.charge(cpu);
         }
@@ -174,14 +172,14 @@ impl Scheduler for RequestAccount {
     }
 
     fn run_without_turns(&self, pays: TenantPays, work: &mut dyn FnMut()) {
-        let begin = Piece::own(pays);
-        let outer = Outer(PIECE.replace(Some(begin)), begin);
+        let begun = cpu_time();
+        let outer = Outer(PIECE.replace(Some(Piece::own(begun, pays))), begun);
         work();
         if let Some(Piece {
             holds: Holds::Own(since, pays),
             ..
         }) = PIECE.get()
-            && let Err(ended) = self.pay_until(Piece::own(pays), since, pays)
+            && let Err(ended) = self.pay(cpu_time().saturating_sub(since), pays)
         {
             self.end(ended);
         }
@@ -189,20 +187,20 @@ impl Scheduler for RequestAccount {
     }
 }
 
-/// The piece of a thread around work without turns, and the first piece of that work. Dropping it
-/// restores the piece, also after a panic.
-struct Outer(Option<Piece>, Piece);
+/// The piece of a thread around work without turns, and the thread's CPU time at the start of that
+/// work. Dropping it restores the piece, also after a panic.
+struct Outer(Option<Piece>, Duration);
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        let (Outer(outer, begin), now) = (&self, cpu_time());
-        PIECE.set(outer.map(|outer| match (outer.holds, begin.holds) {
+        let Outer(outer, begun) = *self;
+        PIECE.set(outer.map(|outer| match outer.holds {
             // What was paid for within is not paid for again.
-            (Holds::Turn(since), Holds::Own(begun, _)) => Piece {
-                holds: Holds::Turn(since.saturating_add(now.saturating_sub(begun))),
+            Holds::Turn(since) => Piece {
+                holds: Holds::Turn(since.saturating_add(cpu_time().saturating_sub(begun))),
                 ..outer
             },
-            _ => outer,
+            Holds::Inline | Holds::Own(..) => outer,
         }));
     }
 }
@@ -230,10 +228,10 @@ impl Piece {
         }
     }
 
-    fn own(pays: TenantPays) -> Self {
+    fn own(cpu: Duration, pays: TenantPays) -> Self {
         Piece {
             begun: Instant::now(),
-            holds: Holds::Own(cpu_time(), pays),
+            holds: Holds::Own(cpu, pays),
         }
     }
 
