@@ -1,6 +1,6 @@
 //! Resource ids and keys of the objects that the server itself reads.
 
-use insula_api::{ClusterName, ObjectKey, ResourceId};
+use insula_api::{ClusterName, Json, ObjectKey, ResourceId};
 use std::sync::LazyLock;
 
 /// Group of the objects that tenants cannot see: routes, bundles and serialization points.
@@ -139,6 +139,13 @@ pub fn logical_cluster(cluster: &ClusterName) -> ObjectKey {
 pub fn resource_route(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
     let group = if group.is_empty() { "core" } else { group };
     ObjectKey::cluster_scoped(resource_routes(), cluster.clone(), &format!("{plural}.{group}"))
+}
+
+/// Returns the key of the route of the resource that a definition of a cluster names.
+pub fn route_of_definition(cluster: &ClusterName, definition: &Json) -> ObjectKey {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let spec = &definition["spec"];
+    resource_route(cluster, &text(&spec["group"]), &text(&spec["names"]["plural"]))
 }
 
 /// Returns the key of a serialization point of a cluster.

@@ -88,9 +88,7 @@ impl Reconciler for Migrations {
                     .as_ref()
                     .is_some_and(|old| served(&old.object.body_value()) != served(&value));
                 (mixed || retires)
-                    .then(|| {
-                        ids::resource_route(cluster, text(&value, "/spec/group"), text(&value, "/spec/names/plural"))
-                    })
+                    .then(|| ids::route_of_definition(cluster, &value))
                     .into_iter()
                     .collect()
             }

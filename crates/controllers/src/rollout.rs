@@ -183,17 +183,7 @@ fn examine(
 ) -> (Run, Verdict) {
     // The names are those of the definition's own workspace.
     let names = WorkspaceNames::new(snapshot, &UserInfo::default());
-    let (mut examined, mut last) = (0, None);
-    snapshot.for_each_after(scope, after.as_ref(), |entry| {
-        if examined == SLICE {
-            return ControlFlow::Break(());
-        }
-        examined += 1;
-        versions.examine(&names, entry);
-        last = Some(entry.key.clone());
-        ControlFlow::Continue(())
-    });
-    if let Some(last) = last.filter(|_| examined == SLICE) {
+    if let Some(last) = versions.examine_slice((&names, snapshot), scope, after.as_ref()) {
         return (Run::Examining(last, versions, now), Verdict::Trying);
     }
     let Some(effect) = versions.open() else {

@@ -59,40 +59,34 @@ fn is_pending(deps: &Deps, snapshot: &Snapshot, definition: &ObjectKey) -> bool 
         return false;
     }
     let value = entry.object.body_value();
-    let text = |pointer: &str| value.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
-    let route = ids::resource_route(&definition.cluster, text("/spec/group"), text("/spec/names/plural"));
     // A definition that is not served yet becomes so later, with rules and without.
-    let Some(route) = snapshot.get(&route) else {
+    let Some(route) = snapshot.get(&ids::route_of_definition(&definition.cluster, &value)) else {
         return false;
     };
     let route = route.object.parsed(ResourceRoute::read);
-    let serving = route.bundle.as_ref();
+    let serving = route.bundle.as_ref().map(|name| ids::bundle(name));
     let present_of = |wanted: &Json| {
         let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
-        (
-            snapshot.get(&ids::bundle(name)),
-            serving.is_some_and(|serving| **serving == *name),
-        )
+        snapshot.get(&ids::bundle(name))
+    };
+    let serves = |present: Option<&Entry>, wanted: &Json| {
+        let is_same = |present: &Entry| bundle::is_same(&present.object.body_value(), wanted);
+        present.is_some_and(|present| serving.as_ref() == Some(&present.key) && is_same(present))
     };
     let Some(rules) = parts::joined(snapshot, &definition.cluster, &definition.name) else {
-        let Some(wanted) = bundle::kept(snapshot, &route, &value) else {
-            return serving.is_some();
+        return match bundle::kept(snapshot, &route, &value) {
+            Some(wanted) => !serves(present_of(&wanted).as_ref(), &wanted) && !waits(&value),
+            None => serving.is_some(),
         };
-        let (present, is_serving) = present_of(&wanted);
-        let serves = |present: Entry| is_serving && bundle::is_same(&present.object.body_value(), &wanted);
-        return !present.is_some_and(serves) && !waits(&value);
     };
     let wanted = bundle::of_definition(&value, &rules);
-    let (present, is_serving) = present_of(&wanted);
+    let present = present_of(&wanted);
     let fits = deps
         .catalog
         .successor(&wanted, present.as_ref().map(|present| &*present.object));
     match fits {
-        Ok(_) => {
-            let serves = |present: &Entry| bundle::is_same(&present.object.body_value(), &wanted);
-            !is_serving || !present.as_ref().is_some_and(serves)
-        }
-        Err(_) => serving.is_none() && text("/spec/conversion/strategy") != "Webhook",
+        Ok(_) => !serves(present.as_ref(), &wanted),
+        Err(_) => serving.is_none() && !bundle::has_webhook(&value),
     }
 }
 

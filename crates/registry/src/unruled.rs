@@ -13,10 +13,6 @@ use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Objects that the write of a definition looks at: where there are more, the reconciler looks at
-/// them all, and the definition waits for it.
-const OBJECTS_MAX: usize = 1_000;
-
 /// Adds to the write of a definition that has to wait the route to what is served now. The bundle
 /// is stored before it: both together may be larger than a transaction. Returns the conflict with
 /// another write of that bundle.
@@ -59,23 +55,24 @@ fn waiting(
     if before["spec"] == after["spec"] || !is_plain(before) || !is_plain(after) {
         return None;
     }
-    let text = |pointer: &str| after.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
-    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-    let route = snapshot.get(&ids::resource_route(cluster, group, plural))?;
+    let route = snapshot.get(&ids::route_of_definition(cluster, after))?;
     let present = route.object.parsed(ResourceRoute::read);
     let is_own = present.definition.is_some() && present.definition == DefinitionName::of_key(&old.key);
     // What a bundle serves stays until the reconciler changes it.
     if !is_own || present.bundle.is_some() || parts::joined(snapshot, cluster, &old.key.name).is_some() {
         return None;
     }
-    let served = deps.catalog.resolve(snapshot, cluster, group, plural)?;
     let next = deps.catalog.compile(after).ok()?;
+    let served = deps
+        .catalog
+        .resolve(snapshot, cluster, &next.group, &next.names.plural)?;
     let mut versions = NewVersions::new((&served.api, &next), after, &target.served.meter)?;
     let scope = Scope::cluster(served.resource_id(), cluster.clone());
     // The effects are not shown.
     let names = WorkspaceNames::new(snapshot, &UserInfo::default());
-    let is_cut = versions.examine_first((&names, snapshot), &scope, OBJECTS_MAX);
-    (is_cut || versions.open().is_some()).then_some(route)
+    // Where there are more objects, the reconciler looks at them all, and the definition waits.
+    let more = versions.examine_slice((&names, snapshot), &scope, None);
+    (more.is_some() || versions.open().is_some()).then_some(route)
 }
 
 /// Stores the bundle of a definition without rules. Returns its name and the guard that it is

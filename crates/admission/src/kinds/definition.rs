@@ -154,9 +154,7 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
 
 /// Compiles a definition without rules as it is to be served.
 fn without_rules(review: &Review<'_>, new: &Json) -> Option<Arc<Api>> {
-    let text = |pointer: &str| new.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
-    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-    let route = review.snapshot.get(&ids::resource_route(review.cluster, group, plural));
+    let route = review.snapshot.get(&ids::route_of_definition(review.cluster, new));
     let kept = route.and_then(|route| {
         let route = route.object.parsed(ResourceRoute::read);
         bundle::kept(review.snapshot, &route, new)
@@ -167,15 +165,15 @@ fn without_rules(review: &Review<'_>, new: &Json) -> Option<Arc<Api>> {
 /// Warns of new versions that wait, because no rules say what becomes of values that stored objects
 /// hold.
 fn warn_of_waiting(review: &Review<'_>, new: &Json, api: &Arc<Api>) {
-    let at = (review.snapshot, review.cluster);
-    let served = review.catalog.resolve(at.0, at.1, &api.group, &api.names.plural);
+    let (snapshot, cluster) = (review.snapshot, review.cluster);
+    let served = review.catalog.resolve(snapshot, cluster, &api.group, &api.names.plural);
     let Some(served) = served else { return };
     let meter = &review.served.meter;
     let Some(mut versions) = NewVersions::new((&served.api, api), new, meter) else {
         return;
     };
-    let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
-    versions.examine_first((&review.names(), review.snapshot), &scope, trial::OBJECTS_MAX);
+    let scope = Scope::cluster(served.resource_id(), cluster.clone());
+    versions.examine_slice((&review.names(), snapshot), &scope, None);
     if let Some(most) = versions.open() {
         review.warn(most.waits());
     }

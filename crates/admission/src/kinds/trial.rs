@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 /// Objects that are tried in one request: how long that takes depends on their
 /// size and on the number of versions. The rest is left to
 /// `insula export publish --check` and to the rollout gate, which have no such limit.
-pub(super) const OBJECTS_MAX: usize = 1_000;
+const OBJECTS_MAX: usize = 1_000;
 /// Objects or effects that a warning names.
 const NAMED_MAX: usize = 10;
 

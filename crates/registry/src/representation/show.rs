@@ -9,7 +9,7 @@ use bytes::Bytes;
 use insula_access::Target;
 use insula_api::{Json, measure::TRACE};
 use insula_catalog::{
-    Error, Result,
+    Error, Result, Served,
     stored::{self, passes_through, value},
 };
 use insula_store::Entry;
@@ -64,19 +64,21 @@ where
         let Some(entry) = self.entries.next() else {
             return Ok(());
         };
-        if is_stored(self.target, entry) {
-            self.target.write_stored(entry, out);
+        let target = self.target;
+        let served = target.serving(&entry.key);
+        if passes_through(&served, entry, &target.version) {
+            target.write_stored(entry, out);
             return Ok(());
         }
         let begin = out.len();
-        self.append_converted(entry, out).await?;
-        self.target.write_label(out, begin);
+        self.append_converted(&served, entry, out).await?;
+        target.write_label(out, begin);
         Ok(())
     }
 
     /// Appends the conversion of an object.
-    async fn append_converted(&mut self, entry: &'a Entry, out: &mut Vec<u8>) -> Result<()> {
-        let (served, version) = (&*self.target.serving(&entry.key), &self.target.version);
+    async fn append_converted(&mut self, served: &Served, entry: &'a Entry, out: &mut Vec<u8>) -> Result<()> {
+        let version = &self.target.version;
         // Every read calls the webhook, as in Kubernetes. Only watches keep its responses.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());

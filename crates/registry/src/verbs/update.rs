@@ -146,15 +146,12 @@ async fn commit(
     (old, new): (&Entry, &Object),
     mut txn: Txn,
 ) -> Result<std::result::Result<Revision, CommitError>> {
+    if let Some(conflict) = unruled::join(deps, snapshot, target, (old, new), &mut txn).await? {
+        return Ok(Err(conflict));
+    }
     let ended = ended::by_rules(deps, snapshot, target, &old.key, (Some(&old.object), Some(new)))?;
     ended.join(deps, &target.served, &mut txn).await?;
-    let conflict = unruled::join(deps, snapshot, target, (old, new), &mut txn).await?;
-    // A walk over stored objects that ended early is no verdict either.
-    target.served.meter.check()?;
-    Ok(match conflict {
-        None => deps.store.commit(txn).await,
-        Some(conflict) => Err(conflict),
-    })
+    Ok(deps.store.commit(txn).await)
 }
 
 /// Waits for the turn of an update of a large object, or with a large body.

@@ -11,6 +11,9 @@ use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
+/// Objects that are examined at a time.
+const SLICE: usize = 1_000;
+
 impl Generation {
     /// Looks at what a version that begins to be served shows of an object: a value of the stored
     /// object that it lacks is an effect.
@@ -79,7 +82,7 @@ impl NewVersions {
     }
 
     /// Examines a stored object of the definition.
-    pub fn examine(&mut self, names: &WorkspaceNames, entry: &Entry) {
+    fn examine(&mut self, names: &WorkspaceNames, entry: &Entry) {
         let value = entry.object.body_value();
         let (generation, mut reached) = (&mut self.generation, Vec::new());
         for version in &self.versions {
@@ -94,25 +97,26 @@ impl NewVersions {
         }
     }
 
-    /// Examines the first objects of a scope, up to a number of them. Returns true if there are
-    /// more.
-    pub fn examine_first(
+    /// Examines the next objects of a scope, up to a thousand, after a key if one is given. Returns
+    /// the key of the last one if there are more.
+    pub fn examine_slice(
         &mut self,
         (names, snapshot): (&WorkspaceNames, &Snapshot),
         scope: &Scope,
-        most: usize,
-    ) -> bool {
-        let (mut examined, mut is_cut) = (0, false);
-        snapshot.for_each(scope, |entry| {
-            if examined == most {
-                is_cut = true;
+        after: Option<&ObjectKey>,
+    ) -> Option<ObjectKey> {
+        let (mut examined, mut last, mut more) = (0, None, false);
+        snapshot.for_each_after(scope, after, |entry| {
+            more = examined == SLICE;
+            if more {
                 return ControlFlow::Break(());
             }
             examined += 1;
             self.examine(names, entry);
+            last = Some(entry.key.clone());
             ControlFlow::Continue(())
         });
-        is_cut
+        last.filter(|_| more)
     }
 
     /// Returns the effect on the most objects that nobody has accepted.
