@@ -255,7 +255,7 @@ impl Snapshot {
                 walk.step(&state.keys, size, |_, slot| {
                     passed += 1;
                     if wanted(&slot.key) {
-                        chunk.extend(slot.at_revision(self.state.0.revision));
+                        chunk.extend(slot.at_revision(self.revision()));
                     }
                 });
             });
@@ -304,9 +304,7 @@ impl Snapshot {
                 self.note_read(state, Some(&resource), None);
                 let keys = state.indexes.keys_after(index, value, (after.as_ref(), size));
                 let slots = keys.iter().filter_map(|key| state.keys.get(key));
-                let found: Vec<Entry> = slots
-                    .filter_map(|slot| slot.at_revision(self.state.0.revision))
-                    .collect();
+                let found: Vec<Entry> = slots.filter_map(|slot| slot.at_revision(self.revision())).collect();
                 (keys, found)
             });
             if self.show(&found, &mut visit).is_break() || keys.len() < size {
@@ -340,7 +338,7 @@ impl Snapshot {
     /// Returns the number of objects in a scope. Counts them by a walk when they are few, or when
     /// their number is requested for the first time.
     pub fn count(&self, scope: &Scope) -> usize {
-        let (mvcc, revision) = (self.mvcc(), self.state.0.revision);
+        let (mvcc, revision) = (self.mvcc(), self.revision());
         if let Some(count) = mvcc.read(|state| state.count(scope, revision)) {
             return count;
         }
@@ -362,7 +360,7 @@ impl Snapshot {
                 self.note_read(state, scope.resources.one(), scope.cluster.as_ref());
                 walk.step(&state.keys, CHUNK_ENTRIES, |_, slot| {
                     passed += 1;
-                    count += usize::from(slot.exists_at(self.state.0.revision));
+                    count += usize::from(slot.exists_at(self.revision()));
                 });
             });
             if self.payer.spend(passed * KEY_UNITS).is_err() {
@@ -425,6 +423,6 @@ impl fmt::Debug for Pinned {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Snapshot({}, {:?})", self.state.0.revision, self.payer)
+        write!(f, "Snapshot({}, {:?})", self.revision(), self.payer)
     }
 }
