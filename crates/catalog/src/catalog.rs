@@ -291,12 +291,11 @@ impl Catalog {
         Cow::Borrowed(api.proof.get_or_init(|| proof))
     }
 
-    /// Compiles the bundle that replaces `present`, for the server itself. Searches its rules only
-    /// if the content differs.
+    /// Compiles the bundle that replaces `present`. Searches its rules only if the content differs.
     ///
     /// # Errors
     /// Returns the field errors of a bundle that does not compile or whose rules break a law.
-    pub fn successor(&self, wanted: &Json, present: Option<&Object>) -> Compiled {
+    pub fn successor(&self, wanted: &Json, present: Option<&Object>, meter: &Meter) -> Compiled {
         let api = self.compile(wanted)?;
         let serves = |present: &Object| {
             let present = self.compiled(present);
@@ -305,7 +304,7 @@ impl Catalog {
         if present.is_some_and(serves) {
             Ok(api)
         } else {
-            self.prove(wanted, &Meter::unbounded())
+            self.prove(wanted, meter)
         }
     }
 

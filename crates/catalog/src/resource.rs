@@ -360,7 +360,7 @@ impl Served {
     }
 
     /// Returns the resource for a request that pays for the work on it.
-    pub(crate) fn charged_to(&self, meter: &Meter) -> Self {
+    pub fn charged_to(&self, meter: &Meter) -> Self {
         Served {
             meter: meter.clone(),
             ..self.clone()

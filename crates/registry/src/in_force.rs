@@ -81,9 +81,11 @@ fn is_pending(deps: &Deps, snapshot: &Snapshot, definition: &ObjectKey) -> bool 
     };
     let wanted = bundle::of_definition(&value, &rules);
     let present = present_of(&wanted);
-    let fits = deps
-        .catalog
-        .successor(&wanted, present.as_ref().map(|present| &*present.object));
+    let fits = deps.catalog.successor(
+        &wanted,
+        present.as_ref().map(|present| &*present.object),
+        snapshot.meter(),
+    );
     match fits {
         Ok(_) => !serves(present.as_ref(), &wanted),
         Err(_) => serving.is_none() && !bundle::has_webhook(&value),

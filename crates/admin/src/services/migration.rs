@@ -68,7 +68,8 @@ impl MigrationService for AdminService {
                 None => {
                     let planned = self.planned(&session, &source).await?;
                     let migration = planned.migration.clone();
-                    let begun = migrations::begin(self.registry(), &cluster, planned, &options(&session)?).await;
+                    let options = (&options(&session)?, session.caller.work());
+                    let begun = migrations::begin(self.registry(), &cluster, planned, options).await;
                     begun.map_err(failed)?;
                     migration
                 }
@@ -91,7 +92,8 @@ impl MigrationService for AdminService {
         let (located, plural, group) = locate_objects(&session, &request.workspace, &request.resource)?;
         let entered = self.enter(&session, &located.cluster).await?;
         let advanced = entered.run(async {
-            let advanced = migrations::advance(self.registry(), &located.cluster, group, plural).await;
+            let key = registration::Migration::key(&located.cluster, group, plural);
+            let advanced = migrations::advance(self.registry(), &key, session.caller.work()).await;
             Ok(AdvanceMigrationResponse {
                 header: header_after(&session),
                 migration: advanced.map_err(failed)?.as_ref().map(answer),
@@ -110,7 +112,8 @@ impl MigrationService for AdminService {
         let (located, plural, group) = locate_objects(&session, &request.workspace, &request.resource)?;
         let entered = self.enter(&session, &located.cluster).await?;
         let undone = entered.run(async {
-            let undone = migrations::undo(self.registry(), &located.cluster, group, plural).await;
+            let key = registration::Migration::key(&located.cluster, group, plural);
+            let undone = migrations::undo(self.registry(), &key, session.caller.work()).await;
             undone.map_err(failed).map(|()| UndoMigrationResponse {
                 header: header_after(&session),
             })

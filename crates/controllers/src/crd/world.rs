@@ -181,9 +181,11 @@ fn wanted_bundle(
     let value = bundle::of_definition(definition, &rules);
     let bundle_key = ids::bundle(text(&value, "/metadata/name"));
     let present = snapshot.get(&bundle_key);
-    let api = registry
-        .catalog
-        .successor(&value, present.as_ref().map(|present| &*present.object))?;
+    let api = registry.catalog.successor(
+        &value,
+        present.as_ref().map(|present| &*present.object),
+        snapshot.meter(),
+    )?;
     let served = registry
         .catalog
         .resolve(snapshot, &key.cluster, &api.group, &api.names.plural);

@@ -9,6 +9,7 @@ use insula_catalog::{
     ids,
     registration::{self, DefinitionKind, DefinitionName, Digest, Migration, Step},
 };
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -66,7 +67,7 @@ pub async fn plan(
     let group = text(&wanted["group"]);
     let api_version = |version: &str| format!("{group}/{version}");
     let migration = Migration {
-        replacement: stored_form(deps, cluster, &manifest, replacement, options).await?,
+        replacement: stored_form(deps, cluster, &manifest, replacement, (options, snapshot.meter())).await?,
         kind: text(&wanted["names"]["kind"]).to_owned(),
         plural: text(&wanted["names"]["plural"]).to_owned(),
         group: group.to_owned(),
@@ -103,7 +104,12 @@ pub async fn plan(
 ///
 /// # Errors
 /// The plan has problems, something of it has changed, or the caller cannot create the binding.
-pub async fn begin(deps: &Deps, cluster: &ClusterName, planned: Planned, options: &WriteOptions<'_>) -> Result<()> {
+pub async fn begin(
+    deps: &Deps,
+    cluster: &ClusterName,
+    planned: Planned,
+    (options, request): (&WriteOptions<'_>, &Meter),
+) -> Result<()> {
     let Planned {
         migration,
         registration,
@@ -118,7 +124,7 @@ pub async fn begin(deps: &Deps, cluster: &ClusterName, planned: Planned, options
         )));
     }
     if migration.moves() {
-        match create(deps, cluster, &migration.replacement, options).await {
+        match create(deps, cluster, &migration.replacement, (options, request)).await {
             Ok(_) | Err(Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -266,7 +272,7 @@ async fn stored_form(
     cluster: &ClusterName,
     manifest: &Json,
     replacement: &Replacement,
-    options: &WriteOptions<'_>,
+    (options, request): (&WriteOptions<'_>, &Meter),
 ) -> Result<Json> {
     if matches!(replacement, Replacement::Binding(..)) {
         return Ok(manifest.clone());
@@ -275,7 +281,7 @@ async fn stored_form(
         dry_run: true,
         ..options.clone()
     };
-    let written = create(deps, cluster, manifest, &options).await?;
+    let written = create(deps, cluster, manifest, (&options, request)).await?;
     let mut stored = written.entry.object.body_value();
     if let Some(metadata) = stored["metadata"].as_object_mut() {
         metadata.remove("uid");
@@ -285,14 +291,19 @@ async fn stored_form(
 }
 
 /// Creates a replacement as any client would.
-async fn create(deps: &Deps, cluster: &ClusterName, manifest: &Json, options: &WriteOptions<'_>) -> Result<Written> {
+async fn create(
+    deps: &Deps,
+    cluster: &ClusterName,
+    manifest: &Json,
+    (options, request): (&WriteOptions<'_>, &Meter),
+) -> Result<Written> {
     let resource = match text(&manifest["kind"]) {
         registration::KIND => ids::second_registrations(),
         "APIBinding" => ids::apibindings(),
         _ => ids::customresourcedefinitions(),
     };
     let served = deps.catalog.system().get(&resource.group, &resource.resource);
-    let served = served.ok_or(Error::UnknownResource)?.clone();
+    let served = served.ok_or(Error::UnknownResource)?.charged_to(request);
     let version = insula_api::names::version_of(text(&manifest["apiVersion"]));
     let target = Target::for_the_server(cluster.clone(), served, version.into());
     verbs::create(deps, &target, manifest.clone(), options).await

@@ -7,7 +7,7 @@ use insula_catalog::{
     Error, Origin, ResourceRoute, Result, Served, ids,
     registration::{DefinitionName, Migration, Position, Step},
 };
-use insula_meter::ServerWork;
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -17,17 +17,20 @@ const WRITTEN_MAX: usize = 50;
 const EXAMINED_MAX: usize = 5_000;
 const ATTEMPTS: usize = 8;
 
-/// Takes the next step, or a part of it. Returns the migration as it is then; `None` once it has
-/// ended.
+/// Takes the next step, or a part of it, for a request. Returns the migration as it is then; `None`
+/// once it has ended.
 ///
 /// # Errors
-/// There is no such migration, others write at every attempt, or the store refuses.
-pub async fn advance(deps: &Deps, cluster: &ClusterName, group: &str, plural: &str) -> Result<Option<Migration>> {
-    let key = Migration::key(cluster, group, plural);
+/// There is no such migration, others write at every attempt, the request has ended, or the store
+/// refuses.
+pub async fn advance(deps: &Deps, key: &ObjectKey, request: &Meter) -> Result<Option<Migration>> {
+    let cluster = &key.cluster;
     for _ in 0..ATTEMPTS {
-        let snapshot = latest(deps).await?;
-        let (entry, mut migration) = record(&snapshot, &key)?;
+        let snapshot = latest(deps, request).await?;
+        let (entry, mut migration) = record(&snapshot, key)?;
         let mut intents = decide(deps, &snapshot, cluster, &mut migration);
+        // A part of the objects that ended early looks like the last one.
+        request.check()?;
         let ended = intents.is_none();
         match &mut intents {
             Some(intents) => intents.push(written(entry, &migration)),
@@ -41,18 +44,17 @@ pub async fn advance(deps: &Deps, cluster: &ClusterName, group: &str, plural: &s
             Err(error) => return Err(error),
         }
     }
-    Err(changed(&key))
+    Err(changed(key))
 }
 
 /// Turns a migration back. It goes on with [`advance`] until everything is as it was before.
 ///
 /// # Errors
 /// There is no such migration, or others write at every attempt.
-pub async fn undo(deps: &Deps, cluster: &ClusterName, group: &str, plural: &str) -> Result<()> {
-    let key = Migration::key(cluster, group, plural);
+pub async fn undo(deps: &Deps, key: &ObjectKey, request: &Meter) -> Result<()> {
     for _ in 0..ATTEMPTS {
-        let snapshot = latest(deps).await?;
-        let (entry, mut migration) = record(&snapshot, &key)?;
+        let snapshot = latest(deps, request).await?;
+        let (entry, mut migration) = record(&snapshot, key)?;
         if migration.undo {
             return Ok(());
         }
@@ -63,19 +65,19 @@ pub async fn undo(deps: &Deps, cluster: &ClusterName, group: &str, plural: &str)
             _ => Step::Recreate,
         });
         let mut intents = vec![written(entry, &migration)];
-        intents.extend(thawed(&snapshot, cluster)?);
+        intents.extend(thawed(&snapshot, &key.cluster)?);
         match commit(deps, &Plan::new(intents)).await {
             Err(Error::Conflict { .. }) => {}
             done => return done.map(drop),
         }
     }
-    Err(changed(&key))
+    Err(changed(key))
 }
 
-async fn latest(deps: &Deps) -> Result<Snapshot> {
+async fn latest(deps: &Deps, request: &Meter) -> Result<Snapshot> {
     let snapshot = deps.store.snapshot(Revision(0)).await;
     let snapshot = snapshot.map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(snapshot.for_server(ServerWork::Migration))
+    Ok(snapshot.charged_to(request))
 }
 
 /// Returns the writes of the next part, and moves the record on. `None` at the end.
