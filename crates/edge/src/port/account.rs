@@ -4,7 +4,9 @@
 //! that it got its turn. A piece of up to a millisecond runs on the threads that answer. Before it
 //! becomes longer, the thread leaves them (the runtime lets another one answer in its place) and
 //! takes a [turn](crate::guard::fair_queue). So a request delays others by a millisecond, whatever
-//! it computes, and nobody has to know beforehand how long it will take.
+//! it computes, and nobody has to know beforehand how long it will take. On a busy machine the
+//! thread may not have run in that millisecond: only after it does its CPU time count, of which the
+//! piece has half a millisecond more.
 
 use std::{
     cell::Cell,
@@ -26,6 +28,8 @@ use crate::guard::{
 
 /// Time that a piece may take on the threads that answer.
 const INLINE: Duration = Duration::from_millis(1);
+/// CPU time that it may take there after that: to leave costs more than to finish most requests.
+const INLINE_CPU: Duration = Duration::from_micros(500);
 /// Time after which a turn is passed on, if somebody waits.
 const SLICE: Duration = Duration::from_millis(2);
 
@@ -45,6 +49,9 @@ struct Piece {
 enum Holds {
     /// The threads that answer.
     Inline,
+    /// The threads that answer, after its time there, with the CPU time of the thread at that
+    /// moment.
+    InlineLate(Duration),
     /// A turn.
     Turn(Duration),
     /// A thread or a place of its own, without a turn.
@@ -145,9 +152,9 @@ impl Scheduler for RequestAccount {
             Holds::Turn(_) | Holds::Own(..) if took < SLICE => Ok(()),
             Holds::Turn(since) => self.pass(took, since),
             Holds::Own(since, pays) => self.go_on(since, pays),
-            Holds::Inline => {
+            Holds::Inline | Holds::InlineLate(_) => {
                 let coming = Duration::from_nanos(coming.saturating_mul(UNIT_NANOSECONDS));
-                match took.saturating_add(coming) < INLINE {
+                match piece.may_stay(took, coming) {
                     true => Ok(()),
                     false => self.leave(took),
                 }
@@ -200,7 +207,7 @@ impl Drop for Outer {
                 holds: Holds::Turn(since.saturating_add(cpu_time().saturating_sub(begun))),
                 ..outer
             },
-            Holds::Inline | Holds::Own(..) => outer,
+            Holds::Inline | Holds::InlineLate(_) | Holds::Own(..) => outer,
         }));
     }
 }
@@ -225,6 +232,23 @@ impl Piece {
         Piece {
             begun: Instant::now(),
             holds: Holds::Inline,
+        }
+    }
+
+    /// Returns whether a piece on the threads that answer may stay there for what is coming, after a
+    /// time that it took.
+    fn may_stay(self, took: Duration, coming: Duration) -> bool {
+        match self.holds {
+            Holds::Inline if took.saturating_add(coming) < INLINE => true,
+            Holds::Inline if coming < INLINE_CPU => {
+                PIECE.set(Some(Piece {
+                    holds: Holds::InlineLate(cpu_time()),
+                    ..self
+                }));
+                true
+            }
+            Holds::InlineLate(since) => cpu_time().saturating_sub(since).saturating_add(coming) < INLINE_CPU,
+            _ => false,
         }
     }
 
@@ -343,6 +367,29 @@ mod tests {
         // The turn was given back at the end.
         let first = RequestAccount::new(runtimes.clone(), connection);
         assert_eq!(runtimes.queue.take(&first), Ok(()));
+    }
+
+    /// A thread that does not run takes no time from those that answer.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_thread_that_had_to_wait_does_not_leave() {
+        let runtimes = runtimes();
+        let connection = runtimes.meter();
+        let meter = runtimes.request_meter(&connection);
+        meter.bound(Some(BOUNDS));
+        let (done, ended) = oneshot::channel();
+        runtimes.spawn(&connection, async move {
+            let stays = || matches!(PIECE.get().map(|piece| piece.holds), Some(Holds::InlineLate(_)));
+            let mut stayed = Vec::new();
+            for _ in 0..3 {
+                thread::sleep(2 * INLINE);
+                stayed.push((meter.check(), stays()));
+            }
+            let since = cpu_time();
+            while cpu_time().saturating_sub(since) < 2 * INLINE_CPU && meter.spend(100).is_ok() {}
+            let _ = done.send((stayed, stays()));
+        });
+        let waited = vec![(Ok(()), true); 3];
+        assert_eq!(ended.await, Ok((waited, false)));
     }
 
     /// Threads that leave and threads that come back pass one slot of the runtime: whatever their
