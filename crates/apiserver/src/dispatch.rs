@@ -13,6 +13,7 @@ use crate::{
     verbs::{ResourceRequest, own, scale, watch},
 };
 use axum::body::Body;
+use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, header};
 use insula_api::{Verb, measure::TRACE};
 use insula_catalog::{Error, Origin, Part, Served};
@@ -26,25 +27,28 @@ use std::pin::pin;
 use tracing::Instrument;
 
 impl ApiServer {
-    /// Serves one request over HTTP.
-    pub async fn serve(&self, request: Request<Body>, arrival: Arrival) -> Answered {
-        let (headers, uri) = (request.headers().clone(), request.uri().clone());
-        let (record, meter) = (arrival.record.clone(), arrival.work.clone());
-        let mut kind = RequestKind::default();
-        let time = self.limits.settings.request_time;
-        let answer = {
-            let served = pin!(serve(self, request, arrival, &mut kind));
-            self.guarded(time, (&record, &meter), served).await
-        };
-        let reply = answer.unwrap_or_else(|refusal| {
-            let query = Query::parse(uri.query().unwrap_or_default());
-            reply::refuse(&refusal, &query, &headers).into()
-        });
-        let Reply { response, form, held } = audit::record_response(&record, reply).await;
-        let mut response = gzip::compress(response, form, &headers);
-        let no_cache = HeaderValue::from_static("no-cache, private");
-        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
-        Answered { response, kind, held }
+    /// Serves one request over HTTP. Boxed, so that its code is compiled here and not where it is
+    /// awaited.
+    pub fn serve(&self, request: Request<Body>, arrival: Arrival) -> BoxFuture<'_, Answered> {
+        Box::pin(async move {
+            let (headers, uri) = (request.headers().clone(), request.uri().clone());
+            let (record, meter) = (arrival.record.clone(), arrival.work.clone());
+            let mut kind = RequestKind::default();
+            let time = self.limits.settings.request_time;
+            let answer = {
+                let served = pin!(serve(self, request, arrival, &mut kind));
+                self.guarded(time, (&record, &meter), served).await
+            };
+            let reply = answer.unwrap_or_else(|refusal| {
+                let query = Query::parse(uri.query().unwrap_or_default());
+                reply::refuse(&refusal, &query, &headers).into()
+            });
+            let Reply { response, form, held } = audit::record_response(&record, reply).await;
+            let mut response = gzip::compress(response, form, &headers);
+            let no_cache = HeaderValue::from_static("no-cache, private");
+            response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
+            Answered { response, kind, held }
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //! Writes of reconcilers are not pruned, defaulted, validated or admitted.
 
 use crate::{deps::Deps, verbs::commit_error};
+use futures_util::future::BoxFuture;
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
 use insula_catalog::{
     Result, SerializationPoint,
@@ -64,55 +65,58 @@ impl Plan {
 /// # Errors
 /// A guard failed ([`insula_catalog::Error::Conflict`]: decide again on a fresh snapshot), an
 /// object is malformed, or the store refused the commit.
-pub async fn commit(deps: &Deps, plan: &Plan) -> Result<Option<Revision>> {
-    let (mut guards, mut writes) = (Vec::new(), Vec::new());
-    for intent in &plan.intents {
-        match intent {
-            Intent::Create(key, value) => {
-                guards.push(Guard::Absent(key.clone()));
-                writes.push(Write::Put(key.clone(), Arc::new(stamp(deps, key, value.clone())?)));
-            }
-            Intent::Update(old, value) => {
-                let object = rewrite(&old.object, value)?;
-                if object == *old.object {
-                    continue;
+pub fn commit<'a>(deps: &'a Deps, plan: &'a Plan) -> BoxFuture<'a, Result<Option<Revision>>> {
+    Box::pin(async move {
+        let (mut guards, mut writes) = (Vec::new(), Vec::new());
+        for intent in &plan.intents {
+            match intent {
+                Intent::Create(key, value) => {
+                    guards.push(Guard::Absent(key.clone()));
+                    writes.push(Write::Put(key.clone(), Arc::new(stamp(deps, key, value.clone())?)));
                 }
-                guards.push(Guard::At(old.key.clone(), old.revision));
-                let gone =
-                    object.meta.is_deleting() && object.meta.finalizers.is_empty() && !is_held(deps, &old.key, value);
-                writes.push(match gone {
-                    true => Write::Delete(old.key.clone()),
-                    false => Write::Put(old.key.clone(), Arc::new(object)),
-                });
-            }
-            Intent::Rewrite(old, object) => {
-                if **object == *old.object {
-                    continue;
+                Intent::Update(old, value) => {
+                    let object = rewrite(&old.object, value)?;
+                    if object == *old.object {
+                        continue;
+                    }
+                    guards.push(Guard::At(old.key.clone(), old.revision));
+                    let gone = object.meta.is_deleting()
+                        && object.meta.finalizers.is_empty()
+                        && !is_held(deps, &old.key, value);
+                    writes.push(match gone {
+                        true => Write::Delete(old.key.clone()),
+                        false => Write::Put(old.key.clone(), Arc::new(object)),
+                    });
                 }
-                guards.push(Guard::At(old.key.clone(), old.revision));
-                writes.push(Write::Put(old.key.clone(), object.clone()));
-            }
-            Intent::Delete(old) => {
-                guards.push(Guard::At(old.key.clone(), old.revision));
-                writes.push(Write::Delete(old.key.clone()));
-            }
-            Intent::Expect(key, None) => guards.push(Guard::Absent(key.clone())),
-            Intent::Expect(key, Some(revision)) => guards.push(Guard::At(key.clone(), *revision)),
-            Intent::Sign(register) => {
-                let (guard, write) = register.written()?;
-                guards.push(guard);
-                writes.push(write);
+                Intent::Rewrite(old, object) => {
+                    if **object == *old.object {
+                        continue;
+                    }
+                    guards.push(Guard::At(old.key.clone(), old.revision));
+                    writes.push(Write::Put(old.key.clone(), object.clone()));
+                }
+                Intent::Delete(old) => {
+                    guards.push(Guard::At(old.key.clone(), old.revision));
+                    writes.push(Write::Delete(old.key.clone()));
+                }
+                Intent::Expect(key, None) => guards.push(Guard::Absent(key.clone())),
+                Intent::Expect(key, Some(revision)) => guards.push(Guard::At(key.clone(), *revision)),
+                Intent::Sign(register) => {
+                    let (guard, write) = register.written()?;
+                    guards.push(guard);
+                    writes.push(write);
+                }
             }
         }
-    }
-    if writes.is_empty() {
-        return Ok(None);
-    }
-    deps.store
-        .commit(Txn { guards, writes })
-        .await
-        .map(Some)
-        .map_err(commit_error)
+        if writes.is_empty() {
+            return Ok(None);
+        }
+        deps.store
+            .commit(Txn { guards, writes })
+            .await
+            .map(Some)
+            .map_err(commit_error)
+    })
 }
 
 /// Returns a new object with the metadata that every object has. Fields that the reconciler set

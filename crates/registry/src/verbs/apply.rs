@@ -13,6 +13,7 @@ use crate::{
     deps::Deps,
     owners,
 };
+use futures_util::future::BoxFuture;
 use insula_access::Target;
 use insula_admission::policy::WriteBudget;
 use insula_api::Json;
@@ -45,43 +46,45 @@ pub struct Configured {
 /// # Errors
 /// The configuration is malformed, conflicts with another manager, or is refused like any other
 /// write. The object is absent and may not be created (404).
-pub async fn apply(
-    deps: &Deps,
-    target: &Target,
-    name: &str,
-    (config, on_conflict): (&Json, OnConflict),
+pub fn apply<'a>(
+    deps: &'a Deps,
+    target: &'a Target,
+    name: &'a str,
+    (config, on_conflict): (&'a Json, OnConflict),
     (part, if_absent): (Part, IfAbsent),
-    options: &WriteOptions<'_>,
-) -> Result<Configured> {
-    check_configuration(target, config)?;
-    let mut last = Err(Error::Internal("no attempt was made".into()));
-    for _ in 0..ATTEMPTS_MAX {
-        let exists = deps.store.latest().get(&target.key(name)).is_some();
-        let tried = if exists {
-            update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
-        } else if if_absent == IfAbsent::Create {
-            let target = &*calls::attach_for_write(deps, target);
-            let budget = &WriteBudget::new(&target.served.meter);
-            calls::run_until_resolved(target, || {
-                create_configured(deps, target, name, config, options, budget)
-            })
-            .await
-        } else {
-            Err(built_in_rbac::absent(target, name))
-        };
-        match tried.as_ref().map_err(Error::bare) {
-            Err(Error::AlreadyExists { .. }) if !exists => {}
-            Err(Error::NotFound { .. }) if exists => {}
-            _ => {
-                let created = !exists;
-                return tried.map(|written| Configured { written, created });
+    options: &'a WriteOptions<'_>,
+) -> BoxFuture<'a, Result<Configured>> {
+    Box::pin(async move {
+        check_configuration(target, config)?;
+        let mut last = Err(Error::Internal("no attempt was made".into()));
+        for _ in 0..ATTEMPTS_MAX {
+            let exists = deps.store.latest().get(&target.key(name)).is_some();
+            let tried = if exists {
+                update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
+            } else if if_absent == IfAbsent::Create {
+                let target = &*calls::attach_for_write(deps, target);
+                let budget = &WriteBudget::new(&target.served.meter);
+                calls::run_until_resolved(target, || {
+                    create_configured(deps, target, name, config, options, budget)
+                })
+                .await
+            } else {
+                Err(built_in_rbac::absent(target, name))
+            };
+            match tried.as_ref().map_err(Error::bare) {
+                Err(Error::AlreadyExists { .. }) if !exists => {}
+                Err(Error::NotFound { .. }) if exists => {}
+                _ => {
+                    let created = !exists;
+                    return tried.map(|written| Configured { written, created });
+                }
             }
+            last = tried;
         }
-        last = tried;
-    }
-    last.map(|written| Configured {
-        written,
-        created: false,
+        last.map(|written| Configured {
+            written,
+            created: false,
+        })
     })
 }
 

@@ -16,6 +16,7 @@ use crate::{
     heavy::{self, WriteTurn},
     metadata, prepare,
 };
+use futures_util::future::BoxFuture;
 use insula_access::Target;
 use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota, storage_limit};
 use insula_api::{Json, Object, ObjectKey, Revision, Verb};
@@ -67,14 +68,21 @@ struct Beside {
 /// # Errors
 /// The body is malformed or invalid, the name is taken, admission or a quota refuses, or the
 /// store refuses the commit.
-pub async fn create(deps: &Deps, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
-    let by = By::Update(&options.manager);
-    let target = &*calls::attach_for_write(deps, target);
-    let budget = &WriteBudget::new(&target.served.meter);
-    if target.served.pending_calls.is_none() {
-        return create_owned(deps, target, body, options, by, budget).await;
-    }
-    calls::run_until_resolved(target, || create_owned(deps, target, body.clone(), options, by, budget)).await
+pub fn create<'a>(
+    deps: &'a Deps,
+    target: &'a Target,
+    body: Json,
+    options: &'a WriteOptions<'_>,
+) -> BoxFuture<'a, Result<Written>> {
+    Box::pin(async move {
+        let by = By::Update(&options.manager);
+        let target = &*calls::attach_for_write(deps, target);
+        let budget = &WriteBudget::new(&target.served.meter);
+        if target.served.pending_calls.is_none() {
+            return create_owned(deps, target, body, options, by, budget).await;
+        }
+        calls::run_until_resolved(target, || create_owned(deps, target, body.clone(), options, by, budget)).await
+    })
 }
 
 pub(super) async fn create_owned(

@@ -15,7 +15,7 @@ use crate::{
     metadata::{FOREGROUND, ORPHAN},
     representation::prefetch,
 };
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget};
 use insula_api::{Json, Object, Revision, Timestamp, Verb};
@@ -88,16 +88,18 @@ pub struct Deletion {
 /// # Errors
 /// The object does not exist, a precondition does not hold, admission refuses, the webhook cannot
 /// convert the object, or the store refuses the commit.
-pub async fn delete(
-    deps: &Deps,
-    target: &Target,
-    name: &str,
-    how: &DeleteOptions,
-    options: &WriteOptions<'_>,
-) -> Result<Deletion> {
-    let target = &*calls::attach_for_write(deps, target);
-    let budget = &WriteBudget::new(&target.served.meter);
-    calls::run_until_resolved(target, || delete_once(deps, target, name, how, options, budget)).await
+pub fn delete<'a>(
+    deps: &'a Deps,
+    target: &'a Target,
+    name: &'a str,
+    how: &'a DeleteOptions,
+    options: &'a WriteOptions<'_>,
+) -> BoxFuture<'a, Result<Deletion>> {
+    Box::pin(async move {
+        let target = &*calls::attach_for_write(deps, target);
+        let budget = &WriteBudget::new(&target.served.meter);
+        calls::run_until_resolved(target, || delete_once(deps, target, name, how, options, budget)).await
+    })
 }
 
 /// Runs a deletion once. Policies may request the object in another version.
@@ -178,41 +180,43 @@ fn outcome(old: Entry, marked: Option<Arc<Object>>, revision: Revision) -> Delet
 /// # Errors
 /// The list fails, or a deletion fails for a reason other than an absent object. Earlier
 /// deletions stay.
-pub async fn delete_collection(
-    deps: &Deps,
-    target: &Target,
-    list: &ListOptions,
-    how: &DeleteOptions,
-    options: &WriteOptions<'_>,
-) -> Result<(List, Vec<String>)> {
-    check_not_terminating(target, "", Verb::DeleteCollection)?;
-    let snapshot = deps.store.latest().charged_to(&target.served.meter);
-    check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
-    let mut found = read::list(deps, &snapshot, target, list).await?;
-    found.entries.retain(|entry| !built_in_rbac::is_one(entry));
-    if target.served.api.webhook.is_some() {
-        let target = calls::attach(deps, target);
-        prefetch(&target, found.entries.iter()).await;
-        found
-            .entries
-            .iter()
-            .try_for_each(|entry| check_webhook(&target, entry))?;
-    }
-    let mut warnings = Vec::new();
-    for together in found.entries.chunks(DELETIONS_AT_ONCE) {
-        let deletions = together.iter().map(|entry| async {
-            let one = target.clone().in_namespace(entry.key.namespace.clone());
-            delete(deps, &one, &entry.key.name, how, options).await
-        });
-        for deleted in join_all(deletions).await {
-            match deleted {
-                Ok(deletion) => warnings.extend(deletion.warnings),
-                Err(Error::NotFound { .. }) => {}
-                Err(error) => return Err(error),
+pub fn delete_collection<'a>(
+    deps: &'a Deps,
+    target: &'a Target,
+    list: &'a ListOptions,
+    how: &'a DeleteOptions,
+    options: &'a WriteOptions<'_>,
+) -> BoxFuture<'a, Result<(List, Vec<String>)>> {
+    Box::pin(async move {
+        check_not_terminating(target, "", Verb::DeleteCollection)?;
+        let snapshot = deps.store.latest().charged_to(&target.served.meter);
+        check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
+        let mut found = read::list(deps, &snapshot, target, list).await?;
+        found.entries.retain(|entry| !built_in_rbac::is_one(entry));
+        if target.served.api.webhook.is_some() {
+            let target = calls::attach(deps, target);
+            prefetch(&target, found.entries.iter()).await;
+            found
+                .entries
+                .iter()
+                .try_for_each(|entry| check_webhook(&target, entry))?;
+        }
+        let mut warnings = Vec::new();
+        for together in found.entries.chunks(DELETIONS_AT_ONCE) {
+            let deletions = together.iter().map(|entry| async {
+                let one = target.clone().in_namespace(entry.key.namespace.clone());
+                delete(deps, &one, &entry.key.name, how, options).await
+            });
+            for deleted in join_all(deletions).await {
+                match deleted {
+                    Ok(deletion) => warnings.extend(deletion.warnings),
+                    Err(Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
-    }
-    Ok((found, warnings))
+        Ok((found, warnings))
+    })
 }
 
 /// Fails if a webhook cannot convert an object to the request's version. In Kubernetes, a failing

@@ -5,6 +5,7 @@ use super::{
     select::{Extent, Selectors, States, check_fields, for_each_selected, selects_metadata},
 };
 use crate::{built_in_rbac, calls, deps::Deps, representation::prefetch};
+use futures_util::future::BoxFuture;
 use insula_access::{Target, view::ViewScope};
 use insula_api::{Json, Revision, measure::TRACE};
 use insula_catalog::{Result, ids, stored};
@@ -65,71 +66,73 @@ pub async fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &L
 /// The resource or the workspace of that name was another one then, or the history of a workspace
 /// that was read was cut since (410). A selector or the token is invalid, or an object cannot be
 /// converted for a field selector.
-pub async fn list_at(
-    deps: &Deps,
-    now: &Snapshot,
-    snapshot: &Snapshot,
-    target: &Target,
-    options: &ListOptions,
-) -> Result<List> {
-    check_fields(target, &options.fields)?;
-    let states = States { now, read: snapshot };
-    if states.is_past() && (snapshot.revision() < served_since(now, target) || has_new_owner(states, target)) {
-        return Err(Token::expired(options.next.as_deref()));
-    }
-    let token = options.next.as_deref().map(Token::decode).transpose()?;
-    let after = token.as_ref().map(|token| token.start_key(target)).transpose()?;
-    let limit = if options.limit == 0 { usize::MAX } else { options.limit };
-    let selectors = Selectors {
-        labels: &target.stored_selector(&options.labels),
-        fields: &options.fields,
-    };
-    let (mut entries, mut more) = (Vec::new(), false);
-    let target = &*calls::attach(deps, target);
-    let extent = Extent {
-        after: after.as_ref(),
-        // One more than the page shows that there is a next page.
-        wanted: limit.saturating_add(1),
-    };
-    let ranged = for_each_selected(deps, states, target, selectors, extent, |entry| {
-        if entries.len() == limit {
-            more = true;
-            return ControlFlow::Break(());
+pub fn list_at<'a>(
+    deps: &'a Deps,
+    now: &'a Snapshot,
+    snapshot: &'a Snapshot,
+    target: &'a Target,
+    options: &'a ListOptions,
+) -> BoxFuture<'a, Result<List>> {
+    Box::pin(async move {
+        check_fields(target, &options.fields)?;
+        let states = States { now, read: snapshot };
+        if states.is_past() && (snapshot.revision() < served_since(now, target) || has_new_owner(states, target)) {
+            return Err(Token::expired(options.next.as_deref()));
         }
-        entries.push(entry.clone());
-        ControlFlow::Continue(())
-    });
-    ranged
-        .instrument(tracing::info_span!(target: TRACE, "store range"))
-        .await?;
-    if !more {
-        // The last page has them all: they have no keys at which a page could begin.
-        let built_in = built_in_rbac::all(snapshot, target).into_iter();
-        let before = entries.len();
-        entries.extend(built_in.filter(|entry| selects_metadata(target, selectors, entry)));
-        if entries.len() > before {
-            entries.sort_by(|a, b| a.key.cmp(&b.key));
+        let token = options.next.as_deref().map(Token::decode).transpose()?;
+        let after = token.as_ref().map(|token| token.start_key(target)).transpose()?;
+        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+        let selectors = Selectors {
+            labels: &target.stored_selector(&options.labels),
+            fields: &options.fields,
+        };
+        let (mut entries, mut more) = (Vec::new(), false);
+        let target = &*calls::attach(deps, target);
+        let extent = Extent {
+            after: after.as_ref(),
+            // One more than the page shows that there is a next page.
+            wanted: limit.saturating_add(1),
+        };
+        let ranged = for_each_selected(deps, states, target, selectors, extent, |entry| {
+            if entries.len() == limit {
+                more = true;
+                return ControlFlow::Break(());
+            }
+            entries.push(entry.clone());
+            ControlFlow::Continue(())
+        });
+        ranged
+            .instrument(tracing::info_span!(target: TRACE, "store range"))
+            .await?;
+        if !more {
+            // The last page has them all: they have no keys at which a page could begin.
+            let built_in = built_in_rbac::all(snapshot, target).into_iter();
+            let before = entries.len();
+            entries.extend(built_in.filter(|entry| selects_metadata(target, selectors, entry)));
+            if entries.len() > before {
+                entries.sort_by(|a, b| a.key.cmp(&b.key));
+            }
         }
-    }
-    let last = if more { entries.last() } else { None };
-    let is_counted = options.labels.is_empty()
+        let last = if more { entries.last() } else { None };
+        let is_counted = options.labels.is_empty()
         && options.fields.is_empty()
         // A caller who sees only a part must not learn the total.
         && matches!(target.view_scope, ViewScope::Within);
-    let remaining = last.filter(|_| is_counted).map(|last| match &token {
-        None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
-        Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),
-        Some(_) => snapshot.count_after(&target.scope(), Some(&last.key)),
-    });
-    if states.is_past() && snapshot.check_reads().is_err() {
-        return Err(Token::expired(options.next.as_deref()));
-    }
-    let next = last.map(|last| Token::after(&last.key, target, snapshot.revision(), remaining).encode());
-    Ok(List {
-        entries,
-        revision: snapshot.revision(),
-        next,
-        remaining,
+        let remaining = last.filter(|_| is_counted).map(|last| match &token {
+            None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
+            Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),
+            Some(_) => snapshot.count_after(&target.scope(), Some(&last.key)),
+        });
+        if states.is_past() && snapshot.check_reads().is_err() {
+            return Err(Token::expired(options.next.as_deref()));
+        }
+        let next = last.map(|last| Token::after(&last.key, target, snapshot.revision(), remaining).encode());
+        Ok(List {
+            entries,
+            revision: snapshot.revision(),
+            next,
+            remaining,
+        })
     })
 }
 

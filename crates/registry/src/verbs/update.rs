@@ -16,6 +16,7 @@ use crate::{
     heavy::{self, WriteTurn},
     homes, unruled,
 };
+use futures_util::future::BoxFuture;
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota, storage_limit};
 use insula_api::{Json, Object, Revision};
@@ -40,20 +41,22 @@ struct Changed {
 /// # Errors
 /// The object does not exist, the change is malformed or invalid, the revision conflicts,
 /// admission refuses, or the store refuses the commit.
-pub async fn update(
-    deps: &Deps,
-    target: &Target,
-    name: &str,
-    change: Change<'_>,
+pub fn update<'a>(
+    deps: &'a Deps,
+    target: &'a Target,
+    name: &'a str,
+    change: Change<'a>,
     part: Part,
-    options: &WriteOptions<'_>,
-) -> Result<Written> {
-    let target = &*calls::attach_for_write(deps, target);
-    let budget = &WriteBudget::new(&target.served.meter);
-    calls::run_until_resolved(target, || {
-        update_once(deps, target, name, (&change, part), options, budget)
+    options: &'a WriteOptions<'_>,
+) -> BoxFuture<'a, Result<Written>> {
+    Box::pin(async move {
+        let target = &*calls::attach_for_write(deps, target);
+        let budget = &WriteBudget::new(&target.served.meter);
+        calls::run_until_resolved(target, || {
+            update_once(deps, target, name, (&change, part), options, budget)
+        })
+        .await
     })
-    .await
 }
 
 /// Runs an update once. The run is the last one if it leaves no call pending.

@@ -6,7 +6,7 @@ use super::{
     select::{Extent, Selectors, States, check_fields, for_each_selected, looks_inside, selects, selects_metadata},
 };
 use crate::{built_in_rbac, calls, deps::Deps, representation::prefetch};
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, select};
 use insula_access::{
     EventKind, Target,
     view::{Sighted, ViewScope},
@@ -156,36 +156,38 @@ impl ChangeBuffer {
 /// # Errors
 /// A field selector is not supported, the revision is compacted, or an object cannot be
 /// converted for a field selector.
-pub async fn watch_with_state(
-    deps: &Deps,
-    snapshot: &Snapshot,
-    target: &Target,
+pub fn watch_with_state<'a>(
+    deps: &'a Deps,
+    snapshot: &'a Snapshot,
+    target: &'a Target,
     options: WatchOptions,
-) -> Result<Watch> {
-    check_fields(target, &options.fields)?;
-    let mut watch = begin(deps, snapshot.revision(), target, options)?;
-    let Watch { target, options, .. } = &watch;
-    let mut keys = VecDeque::new();
-    let states = States {
-        now: snapshot,
-        read: snapshot,
-    };
-    let extent = Extent {
-        after: None,
-        wanted: usize::MAX,
-    };
-    for_each_selected(deps, states, target, options.selectors(), extent, |entry| {
-        keys.push_back(entry.key.clone());
-        ControlFlow::Continue(())
+) -> BoxFuture<'a, Result<Watch>> {
+    Box::pin(async move {
+        check_fields(target, &options.fields)?;
+        let mut watch = begin(deps, snapshot.revision(), target, options)?;
+        let Watch { target, options, .. } = &watch;
+        let mut keys = VecDeque::new();
+        let states = States {
+            now: snapshot,
+            read: snapshot,
+        };
+        let extent = Extent {
+            after: None,
+            wanted: usize::MAX,
+        };
+        for_each_selected(deps, states, target, options.selectors(), extent, |entry| {
+            keys.push_back(entry.key.clone());
+            ControlFlow::Continue(())
+        })
+        .await?;
+        let built_in = built_in_rbac::all(snapshot, target).into_iter();
+        let built_in = built_in
+            .filter(|entry| selects_metadata(target, options.selectors(), entry))
+            .collect();
+        watch.initial.built_in = built_in;
+        watch.initial.keys = keys;
+        Ok(watch)
     })
-    .await?;
-    let built_in = built_in_rbac::all(snapshot, target).into_iter();
-    let built_in = built_in
-        .filter(|entry| selects_metadata(target, options.selectors(), entry))
-        .collect();
-    watch.initial.built_in = built_in;
-    watch.initial.keys = keys;
-    Ok(watch)
 }
 
 /// Starts a watch of the changes after a revision.
