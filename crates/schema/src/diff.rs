@@ -10,7 +10,8 @@
 //! .spec.hint     added     string
 //! ```
 
-use crate::node::{ListType, MapType, Node, Type};
+use crate::formats;
+use crate::node::{Junctors, ListType, MapType, Node, Type};
 use insula_api::Json;
 use std::fmt;
 
@@ -70,6 +71,9 @@ impl fmt::Display for ChangeKind {
     }
 }
 
+/// Consequence for who applies a part of a list or map that becomes atomic.
+const APPLIED_WHOLE: &str = "server-side apply writes it as a whole, also what others applied";
+
 /// Returns all differences in order of path. Descriptions, titles and examples do not count.
 pub fn diff(old: &Node, new: &Node) -> Vec<Change> {
     let mut differ = Differ { changes: Vec::new() };
@@ -124,6 +128,7 @@ impl Differ {
         self.flags(old, new, path);
         self.limits(old, new, path);
         self.texts(old, new, path);
+        self.combinations(old, new, path);
         self.identity(old, new, path);
         self.defaults(old, new, path);
         self.fields(old, new, path);
@@ -276,12 +281,13 @@ impl Differ {
     }
 
     fn texts(&mut self, old: &Node, new: &Node, path: &str) {
-        for (name, before, after) in [
-            ("pattern", old.pattern(), new.pattern()),
-            ("format", old.format(), new.format()),
+        let formats = new.format().is_some_and(|format| bounds_values(new, format));
+        for (name, before, after, narrower) in [
+            ("pattern", old.pattern(), new.pattern(), new.pattern().is_some()),
+            ("format", old.format(), new.format(), formats),
         ] {
             if before != after {
-                self.bound(path, after.is_some(), change(name, before, after));
+                self.bound(path, narrower, change(name, before, after));
             }
         }
         let (before, after) = (old.choices(), new.choices());
@@ -316,6 +322,39 @@ impl Differ {
         }
     }
 
+    /// Compares `allOf`, `anyOf`, `oneOf` and `not`, which only restrict.
+    fn combinations(&mut self, old: &Node, new: &Node, path: &str) {
+        let parts: [(&str, fn(&Junctors) -> &[Node]); 4] = [
+            ("allOf", |all| &all.all_of),
+            ("anyOf", |all| &all.any_of),
+            ("oneOf", |all| &all.one_of),
+            ("not", |all| all.not.as_slice()),
+        ];
+        for (name, part) in parts {
+            if name == "anyOf" && new.int_or_string() {
+                // It says no more than the type.
+                continue;
+            }
+            let before = old.junctors.as_deref().map(part).unwrap_or_default();
+            let after = new.junctors.as_deref().map(part).unwrap_or_default();
+            let has = |all: &[Node], one: &Node| all.iter().any(|it| diff(it, one).is_empty());
+            let lost = before.iter().any(|one| !has(after, one));
+            let gained = after.iter().any(|one| !has(before, one));
+            let narrower = match name {
+                "allOf" => gained,
+                "anyOf" => lost,
+                _ => true,
+            };
+            let (change, narrower) = match (before.is_empty(), after.is_empty()) {
+                _ if !lost && !gained => continue,
+                (true, _) => ("added", true),
+                (_, true) => ("removed", false),
+                _ => ("changed", narrower),
+            };
+            self.deep_bound(path, narrower, format!("{name} {change}"));
+        }
+    }
+
     fn identity(&mut self, old: &Node, new: &Node, path: &str) {
         let name = |list: &ListType| match list {
             ListType::Atomic => "atomic".to_owned(),
@@ -323,15 +362,25 @@ impl Differ {
             ListType::Map { keys } => format!("map by {}", keys.join(", ")),
         };
         if old.list_type() != new.list_type() {
-            // Equal items are refused once they must be unique, and who applies single items takes
-            // those of others away once the list is one value.
-            let detail = format!("list is {} → {}", name(old.list_type()), name(new.list_type()));
+            // Equal items are refused once they must be unique. Who applied a list as one value
+            // owns none of its items once they are told apart.
+            let applied = match (old.list_type(), new.list_type()) {
+                (_, ListType::Atomic) => APPLIED_WHOLE,
+                (ListType::Atomic, _) => "server-side apply takes away no item that was there before",
+                _ => "items are told apart by other values",
+            };
+            let (before, after) = (name(old.list_type()), name(new.list_type()));
+            let detail = format!("list is {before} → {after}: {applied}");
             self.note(path, ChangeKind::Identity, true, detail);
         }
         if old.map_type() != new.map_type() {
             let name = |map| if map == MapType::Atomic { "atomic" } else { "granular" };
-            let detail = format!("map is {} → {}", name(old.map_type()), name(new.map_type()));
-            self.note(path, ChangeKind::Identity, new.map_type() == MapType::Atomic, detail);
+            let is_whole = new.map_type() == MapType::Atomic;
+            let mut detail = format!("map is {} → {}", name(old.map_type()), name(new.map_type()));
+            if is_whole {
+                detail.push_str(&format!(": {APPLIED_WHOLE}"));
+            }
+            self.note(path, ChangeKind::Identity, is_whole, detail);
         }
     }
 
@@ -349,6 +398,15 @@ fn bounded(narrower: bool) -> ChangeKind {
         ChangeKind::Narrowed
     } else {
         ChangeKind::Widened
+    }
+}
+
+/// Returns true if a format refuses values of a node: one that nobody knows refuses none.
+fn bounds_values(node: &Node, format: &str) -> bool {
+    match node.kind() {
+        Some(Type::Integer) => matches!(format, "int32" | "uint32" | "uint64"),
+        Some(Type::Number) => matches!(format, "float" | "float32"),
+        _ => formats::lookup(format).is_some(),
     }
 }
 

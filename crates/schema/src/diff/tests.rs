@@ -110,6 +110,89 @@ fn other_keywords_are_compared() {
 }
 
 #[test]
+fn formats_that_refuse_nothing_are_no_bounds() {
+    let of = |kind: &str, format: &str| json!({"type": kind, "format": format});
+    check(&[
+        (
+            of("integer", "int32"),
+            of("integer", "int64"),
+            vec![".f widened format int32 → int64"],
+        ),
+        (
+            of("integer", "int64"),
+            of("integer", "int32"),
+            vec![".f narrowed format int64 → int32 !"],
+        ),
+        (
+            of("number", "float"),
+            of("number", "double"),
+            vec![".f widened format float → double"],
+        ),
+        (
+            json!({"type": "string"}),
+            of("string", "colour"),
+            vec![".f widened format colour added"],
+        ),
+        (
+            json!({"type": "string"}),
+            of("string", "date-time"),
+            vec![".f narrowed format date-time added !"],
+        ),
+    ]);
+}
+
+#[test]
+fn combinations_are_compared() {
+    let least = |length: usize| json!({"minLength": length});
+    let of = |name: &str, all: Json| json!({"type": "string", name: all});
+    let none = || json!({"type": "string"});
+    check(&[
+        (none(), of("not", least(9)), vec![".f narrowed not added !"]),
+        (
+            of("not", least(9)),
+            of("not", least(8)),
+            vec![".f narrowed not changed !"],
+        ),
+        (of("oneOf", json!([least(1)])), none(), vec![".f widened oneOf removed"]),
+        (
+            of("oneOf", json!([least(1)])),
+            of("oneOf", json!([least(1), least(2)])),
+            vec![".f narrowed oneOf changed !"],
+        ),
+        (
+            of("anyOf", json!([least(1)])),
+            of("anyOf", json!([least(2), least(1)])),
+            vec![".f widened anyOf changed"],
+        ),
+        (
+            of("anyOf", json!([least(1), least(2)])),
+            of("anyOf", json!([least(2)])),
+            vec![".f narrowed anyOf changed !"],
+        ),
+        (
+            of("allOf", json!([least(1), least(2)])),
+            of("allOf", json!([least(2)])),
+            vec![".f widened allOf changed"],
+        ),
+        (
+            json!({"x-kubernetes-int-or-string": true}),
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
+            vec![],
+        ),
+        (
+            none(),
+            of("allOf", json!([least(1)])),
+            vec![".f narrowed allOf added !"],
+        ),
+        (
+            of("allOf", json!([least(1), least(2)])),
+            of("allOf", json!([least(2), least(1)])),
+            vec![],
+        ),
+    ]);
+}
+
+#[test]
 fn fields_come_go_and_become_required() {
     let text = json!({"type": "string"});
     let object = |fields: Json, required: Json| json!({"type": "object", "properties": fields, "required": required});
@@ -142,7 +225,7 @@ fn items_and_their_identity_are_compared() {
     assert_eq!(
         got,
         [
-            ".f identity list is atomic → map by n !",
+            ".f identity list is atomic → map by n: server-side apply takes away no item that was there before !",
             ".f[].x type string → boolean !"
         ]
     );
@@ -156,14 +239,15 @@ fn what_becomes_one_value_breaks() {
             "items": {"type": "object", "required": ["n"], "properties": {"n": {"type": "string"}}}})
     };
     let got = lines(list("map"), list("atomic"));
-    assert_eq!(got, [".f identity list is map by n → atomic !"]);
+    let whole = "server-side apply writes it as a whole, also what others applied";
+    assert_eq!(got, [format!(".f identity list is map by n → atomic: {whole} !")]);
     let map = |kind: &str| {
         let text = json!({"type": "string"});
         json!({"type": "object", "x-kubernetes-map-type": kind, "additionalProperties": text})
     };
     assert_eq!(
         lines(map("granular"), map("atomic")),
-        [".f identity map is granular → atomic !"]
+        [format!(".f identity map is granular → atomic: {whole} !")]
     );
     assert_eq!(
         lines(map("atomic"), map("granular")),

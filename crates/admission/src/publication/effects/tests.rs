@@ -385,7 +385,10 @@ fn a_duplicate_is_named() {
         list(keyed),
         spec,
         &[
-            ("client-broken:v1:.spec.refs", "list is atomic → map by name"),
+            (
+                "client-broken:v1:.spec.refs",
+                "list is atomic → map by name: server-side apply takes away no item that was there before",
+            ),
             ("value-refused:v1:.spec.refs[]", "duplicate value"),
         ],
     );
