@@ -66,8 +66,7 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// Returns the layout of a resource: that of a built-in, else the definition's columns, else
-    /// the age.
+    /// Returns the layout of a resource: that of a built-in, else the version's columns.
     pub fn for_resource(served: &Served, version: &'a ApiVersion) -> Self {
         if let Some(table) = served.api.builtin.and_then(|builtin| builtin.table) {
             return Layout {
@@ -75,12 +74,9 @@ impl<'a> Layout<'a> {
                 null_when_empty: table.null_when_empty,
             };
         }
-        let cells = match version.columns.is_empty() {
-            true => vec![Cell::Fixed(&TableColumn::AGE_OF_CUSTOM)],
-            false => version.columns.iter().map(Cell::Printer).collect(),
-        };
+        let name = std::iter::once(Cell::Fixed(&TableColumn::NAME));
         Layout {
-            cells: std::iter::once(Cell::Fixed(&TableColumn::NAME)).chain(cells).collect(),
+            cells: name.chain(version.columns.iter().map(Cell::Printer)).collect(),
             null_when_empty: false,
         }
     }

@@ -4,11 +4,13 @@
 //! own kinds all have that form, so there is one compiler.
 
 use crate::{
-    Api, ApiVersion, Builtin, Column, Custom, Names, Scale, ScopeKind, bundle::definition_of, webhook::Webhook,
+    Api, ApiVersion, Builtin, Column, Custom, Names, Scale, ScopeKind, TableColumn, bundle::definition_of,
+    webhook::Webhook,
 };
 use insula_api::{FieldError, FieldPath, Json};
 use insula_conversion::{Bundle, RuleSet, VersionSchema};
 use insula_schema::{JsonPath, Structural};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
@@ -178,7 +180,7 @@ fn compile_versions(
 
 /// Returns the schema of objects with any fields.
 fn any_object() -> Json {
-    serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
 /// Removes `nullable` from the published schema of a built-in kind. Kubernetes' documents have no
@@ -214,10 +216,6 @@ fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> R
             selector: string(scale, "labelSelectorPath"),
             strict: false,
         });
-    let columns = list(version, "/additionalPrinterColumns")
-        .iter()
-        .filter_map(column)
-        .collect();
     let selectable = list(version, "/selectableFields")
         .iter()
         .map(|f| string(f, "jsonPath").trim_start_matches('.').to_owned())
@@ -240,9 +238,22 @@ fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> R
         openapi,
         status,
         scale,
-        columns,
+        columns: columns(version),
         selectable,
     })
+}
+
+/// Returns the printer columns. A definition without any has the age, as in Kubernetes.
+fn columns(version: &Json) -> Vec<Column> {
+    let given = list(version, "/additionalPrinterColumns").iter();
+    let given: Vec<Column> = given.filter_map(column).collect();
+    if !given.is_empty() {
+        return given;
+    }
+    let age = &TableColumn::AGE_OF_CUSTOM;
+    let age = json!({"name": age.name, "type": age.kind, "description": age.text,
+        "jsonPath": ".metadata.creationTimestamp"});
+    column(&age).into_iter().collect()
 }
 
 /// Returns a printer column, or None if its path does not parse. Kubernetes accepts such a column

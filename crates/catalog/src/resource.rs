@@ -80,7 +80,7 @@ pub struct ApiVersion {
     pub status: bool,
     /// `/scale`.
     pub scale: Option<Scale>,
-    /// Printer columns.
+    /// Printer columns; the age if the definition has none.
     pub columns: Vec<Column>,
     /// Fields that field selectors may use, e.g. `spec.color`.
     pub selectable: Vec<String>,

@@ -217,6 +217,7 @@ impl Differences<'_> {
             let mut named = new.columns.iter().filter(|column| column.name == gone.name);
             let same = named.clone().find(|column| column.path == gone.path);
             let (change, detail) = match (same, named.next()) {
+                (Some(now), _) if gone.kind != now.kind => ("changed", format!("{} → {}", gone.kind, now.kind)),
                 (Some(now), _) if gone.priority == 0 && now.priority > 0 => {
                     ("changed", "shown by -o wide alone".to_owned())
                 }

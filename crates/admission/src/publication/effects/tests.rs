@@ -307,6 +307,21 @@ fn a_default_that_goes_is_told_as_the_default() {
 }
 
 #[test]
+fn a_table_without_columns_has_the_age() {
+    let spec = fields(json!({"a": {"type": "string"}}));
+    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
+    let a = |kind: &str| json!({"name": "A", "type": kind, "jsonPath": ".spec.a"});
+    let with = |columns: Json| [json!({"name": "v1", "spec": spec, "additionalPrinterColumns": columns})];
+    let of = |before: Json, after: Json| reached(&with(before), &with(after), json!({}));
+    assert_eq!(of(json!([age]), json!([])), []);
+    assert_eq!(of(json!([]), json!([age])), []);
+    let gone = |name: &str, detail: &str| [(format!("column-removed:v1:column {name}"), detail.to_owned())];
+    assert_eq!(of(json!([]), json!([a("string")])), gone("Age", ""));
+    assert_eq!(of(json!([a("string"), age]), json!([])), gone("A", ""));
+    assert_eq!(of(json!([a("string")]), json!([a("date")])), gone("A", "string → date"));
+}
+
+#[test]
 fn a_selectable_field_concerns_the_objects_that_have_it() {
     let spec = fields(json!({"a": {"type": "string"}}));
     let with = json!({"name": "v1", "spec": spec, "selectableFields": [{"jsonPath": ".spec.a"}]});
