@@ -9,12 +9,13 @@
 use insula_access::WorkspaceNames;
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
 use insula_catalog::Api;
-use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
+use insula_conversion::{ConvertError, Stored, object_budget};
 use insula_meter::Meter;
 use insula_store::Entry;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 mod acceptance;
+mod becomes;
 mod begun;
 mod compare;
 mod generations;
@@ -69,6 +70,8 @@ pub struct Effect {
     is_elsewhere: bool,
     /// True if its version begins to be served.
     begins: bool,
+    /// Path of the list around it that is validated as a whole; empty without one.
+    list: String,
 }
 
 impl fmt::Display for Effect {
@@ -94,6 +97,7 @@ impl Effect {
             is_lossy: false,
             is_elsewhere: false,
             begins: false,
+            list: String::new(),
         }
     }
 
@@ -124,44 +128,6 @@ impl Effect {
             self.becomes(),
             named.unwrap_or_default()
         )
-    }
-
-    /// Returns what becomes of the values or objects that it reaches.
-    pub fn becomes(&self) -> &'static str {
-        match self.kind {
-            names::FIELD_REMOVED if self.is_lossy => {
-                "shown no longer in this version, and gone with the next write through it, as in Kubernetes"
-            }
-            names::FIELD_REMOVED if self.is_elsewhere => {
-                "shown no longer in this version; kept, and served versions that have the field show it"
-            }
-            names::FIELD_REMOVED if self.is_local => {
-                "shown no longer; kept until `insula conversion retire`, and shown if the field returns"
-            }
-            names::FIELD_REMOVED => {
-                "shown no longer; kept until `insula export retire --field`, and shown if the field returns"
-            }
-            names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
-            names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
-            names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
-            names::API_REMOVED => {
-                "served on in a workspace until its last object is deleted, and no release changes it"
-            }
-            names::VERSION_REMOVED => "404 for clients of the version",
-            names::VALUE_HIDDEN if self.begins && self.is_lossy => {
-                "not shown in this version, and gone with the next write through it, as in Kubernetes"
-            }
-            names::VALUE_HIDDEN if self.begins => "not shown in this version",
-            names::VALUE_HIDDEN => "shown no longer",
-            names::VALUE_CHANGED => "another value is read",
-            names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
-            names::WRITE_CHANGED => {
-                "shown as it is until the next write in that version, and as another value afterwards"
-            }
-            names::COLUMN_REMOVED => "not in the tables of kubectl",
-            names::UNREADABLE => "what was served before is served on in the workspace",
-            _ => "clients may fail",
-        }
     }
 
     /// Returns true if a definition of a workspace stops to serve a version.
@@ -225,9 +191,7 @@ impl Generation {
     /// Begins with what schemas and versions alone tell.
     fn new(before: &Arc<Api>, after: &Arc<Api>, meter: &Meter) -> Self {
         let mut found = reasons::of_schemas(before, after);
-        found
-            .iter_mut()
-            .for_each(|effect| effect.is_elsewhere = is_elsewhere(after, effect));
+        found.iter_mut().for_each(|effect| effect.place_in(after));
         let dot = if after.group.is_empty() { "" } else { "." };
         Generation {
             before: Arc::clone(before),
@@ -429,20 +393,11 @@ impl Generation {
             let mut effect = Effect::new(kind, &self.api, version, path, detail);
             // What is below it has effects of its own.
             effect.is_deep = false;
+            effect.place_in(&self.after);
             self.found.push(effect);
             self.found.len() - 1
         }))
     }
-}
-
-/// Returns true if a served version beside that of an effect has a field at its path.
-fn is_elsewhere(after: &Api, effect: &Effect) -> bool {
-    let Ok(path) = SchemaPath::parse(&effect.path) else {
-        return false;
-    };
-    let lacking: Vec<&str> = after.bundle.lacking(&path).collect();
-    let mut served = after.bundle.served();
-    served.any(|version| version != effect.version && !lacking.contains(&version))
 }
 
 fn stored<'o>(object: &'o Object, value: &'o Json) -> Stored<'o> {

@@ -172,7 +172,7 @@ pub(in crate::services) fn effect_message(effect: &Effect) -> ReleaseEffect {
     ReleaseEffect {
         id: effect.id(),
         detail: effect.detail.clone(),
-        becomes: effect.becomes().to_owned(),
+        becomes: effect.becomes().into_owned(),
         objects: count(effect.objects),
         examples: effect.named.clone(),
         workspaces: effect.workspaces.iter().map(of_workspace).collect(),

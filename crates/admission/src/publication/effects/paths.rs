@@ -1,7 +1,8 @@
 //! Paths of fields in the form of schemas.
 
 use insula_api::Json;
-use insula_schema::Node;
+use insula_schema::{ListType, Node};
+use std::borrow::Cow;
 
 /// Returns the path of an error, `spec.list[3].x`, in the form of schemas, `.spec.list[].x`, as far
 /// as the schema knows it.
@@ -21,19 +22,61 @@ pub(super) fn general(path: &str, root: &Node) -> String {
 
 /// Returns true if an object holds a value at a path in that form.
 pub(super) fn holds(value: &Json, path: &str) -> bool {
-    if let Some(rest) = path.strip_prefix("[]") {
-        return match value {
-            Json::Array(items) => items.iter().any(|item| holds(item, rest)),
-            Json::Object(map) => map.values().any(|value| holds(value, rest)),
-            _ => false,
-        };
-    }
-    let Some(rest) = path.strip_prefix('.') else {
+    let Some((step, rest)) = first_step(path) else {
         return path.is_empty() && !value.is_null();
     };
-    let end = rest.find(['.', '[']).unwrap_or(rest.len());
-    let (name, rest) = rest.split_at(end);
-    value.get(name).is_some_and(|below| holds(below, rest))
+    match (step, value) {
+        (Step::Field(name), _) => value.get(&*name).is_some_and(|below| holds(below, rest)),
+        (Step::Each, Json::Array(items)) => items.iter().any(|item| holds(item, rest)),
+        (Step::Each, Json::Object(map)) => map.values().any(|value| holds(value, rest)),
+        (Step::Each, _) => false,
+    }
+}
+
+/// Returns the outermost list on the way to a value whose items nothing tells apart between two
+/// writes: whatever changes in it, all of its values are validated as new ones.
+pub(super) fn list_around<'p>(path: &'p str, root: &Node) -> Option<&'p str> {
+    let (mut node, mut rest) = (root, path);
+    while let Some((step, after)) = first_step(rest) {
+        node = match step {
+            Step::Field(name) => node.property(&name)?,
+            Step::Each => match (node.items(), node.list_type()) {
+                (Some(items), ListType::Map { .. }) => items,
+                (Some(_), _) => return Some(&path[..path.len() - rest.len()]),
+                (None, _) => node.additional()?,
+            },
+        };
+        rest = after;
+    }
+    None
+}
+
+enum Step<'p> {
+    Field(Cow<'p, str>),
+    /// The items of a list or the values of a map.
+    Each,
+}
+
+/// Returns the first step of a path, `.name`, `['a.name']` or `[]`, and the rest.
+fn first_step(path: &str) -> Option<(Step<'_>, &str)> {
+    if let Some(rest) = path.strip_prefix("[]") {
+        return Some((Step::Each, rest));
+    }
+    if let Some(quoted) = path.strip_prefix("['") {
+        let mut name = String::new();
+        let mut characters = quoted.char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\'' => return Some((Step::Field(name.into()), quoted[at..].strip_prefix("']")?)),
+                '\\' => name.push(characters.next()?.1),
+                other => name.push(other),
+            }
+        }
+        return None;
+    }
+    let rest = path.strip_prefix('.')?;
+    let (name, rest) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
+    Some((Step::Field(name.into()), rest))
 }
 
 #[cfg(test)]
@@ -43,18 +86,51 @@ mod tests {
 
     #[test]
     fn a_path_leads_through_lists_and_maps() {
-        let object = json!({"spec": {"list": [{"x": 1}, {"y": [2]}], "map": {"k": {"x": null}}}});
+        let object = json!({"spec": {"list": [{"x": 1}, {"y": [2]}], "map": {"k": {"x": null}}, "it's a.b": {"c": 1}}});
         for there in [
             ".spec",
             ".spec.list",
             ".spec.list[].x",
             ".spec.list[].y[]",
             ".spec.map[]",
+            r".spec['it\'s a.b'].c",
         ] {
             assert!(holds(&object, there), "{there}");
         }
-        for absent in [".status", ".spec.list[].z", ".spec.map[].x", ".spec.list.x", "[]x"] {
+        for absent in [
+            ".status",
+            ".spec.list[].z",
+            ".spec.map[].x",
+            ".spec.list.x",
+            "[]x",
+            ".spec['a.b']",
+        ] {
             assert!(!holds(&object, absent), "{absent}");
+        }
+    }
+    #[test]
+    fn a_list_without_keys_is_validated_as_a_whole() {
+        let list = |kind: &str, items: Json| {
+            json!({"type": "array", "items": items, "x-kubernetes-list-type": kind,
+                "x-kubernetes-list-map-keys": if kind == "map" { json!(["k"]) } else { Json::Null }})
+        };
+        let text = json!({"type": "string"});
+        let item = |below: Json| json!({"type": "object", "required": ["k"], "properties": {"k": text, "l": below}});
+        let root = json!({"type": "object", "properties": {
+            "keyed": list("map", item(list("set", text.clone()))),
+            "plain": list("atomic", item(list("map", item(text.clone())))),
+            "map": {"type": "object", "additionalProperties": list("atomic", text.clone())}}});
+        let root = insula_schema::Structural::parse_trusted(&root).expect("a schema");
+        for (path, list) in [
+            (".plain[].l[].k", Some(".plain")),
+            (".keyed[].l[]", Some(".keyed[].l")),
+            (".map[][]", Some(".map[]")),
+            (".plain", None),
+            (".keyed[].k", None),
+            (".keyed[].l", None),
+            (".away[].k", None),
+        ] {
+            assert_eq!(list_around(path, root.root()), list, "{path}");
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Description of what becomes of the values or objects that an effect reaches.
+
+use super::{Effect, names, paths::list_around};
+use insula_catalog::Api;
+use insula_conversion::SchemaPath;
+use std::borrow::Cow;
+
+impl Effect {
+    /// Looks up what is around its path, and in the other versions.
+    pub(super) fn place_in(&mut self, after: &Api) {
+        let schema = after.bundle.schema(&self.version);
+        let list = schema.and_then(|schema| list_around(&self.path, schema.root()));
+        self.list = list.unwrap_or_default().to_owned();
+        self.is_elsewhere = self.is_elsewhere_in(after);
+    }
+
+    /// Returns true if a served version beside its own has a field at its path.
+    fn is_elsewhere_in(&self, after: &Api) -> bool {
+        let Ok(path) = SchemaPath::parse(&self.path) else {
+            return false;
+        };
+        let lacking: Vec<&str> = after.bundle.lacking(&path).collect();
+        let mut served = after.bundle.served();
+        served.any(|version| version != self.version && !lacking.contains(&version))
+    }
+
+    /// Returns what becomes of the values or objects that it reaches.
+    pub fn becomes(&self) -> Cow<'static, str> {
+        let (is, without) = match self.kind {
+            names::VALUE_REFUSED => ("shown as it is", "while it is there"),
+            names::FIELD_REQUIRED => ("absent where it is required", "without it"),
+            _ => return self.becomes_alone().into(),
+        };
+        match &*self.list {
+            "" => self.becomes_alone().into(),
+            list => format!("{is}; a write that changes anything in the list {list} is refused {without}").into(),
+        }
+    }
+
+    fn becomes_alone(&self) -> &'static str {
+        match self.kind {
+            names::FIELD_REMOVED if self.is_lossy => {
+                "shown no longer in this version, and gone with the next write through it, as in Kubernetes"
+            }
+            names::FIELD_REMOVED if self.is_elsewhere => {
+                "shown no longer in this version; kept, and served versions that have the field show it"
+            }
+            names::FIELD_REMOVED if self.is_local => {
+                "shown no longer; kept until `insula conversion retire`, and shown if the field returns"
+            }
+            names::FIELD_REMOVED => {
+                "shown no longer; kept until `insula export retire --field`, and shown if the field returns"
+            }
+            names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
+            names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
+            names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
+            names::API_REMOVED => {
+                "served on in a workspace until its last object is deleted, and no release changes it"
+            }
+            names::VERSION_REMOVED => "404 for clients of the version",
+            names::VALUE_HIDDEN if self.begins && self.is_lossy => {
+                "not shown in this version, and gone with the next write through it, as in Kubernetes"
+            }
+            names::VALUE_HIDDEN if self.begins => "not shown in this version",
+            names::VALUE_HIDDEN => "shown no longer",
+            names::VALUE_CHANGED => "another value is read",
+            names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
+            names::WRITE_CHANGED => {
+                "shown as it is until the next write in that version, and as another value afterwards"
+            }
+            names::COLUMN_REMOVED => "not in the tables of kubectl",
+            names::UNREADABLE => "what was served before is served on in the workspace",
+            _ => "clients may fail",
+        }
+    }
+}
