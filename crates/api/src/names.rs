@@ -100,8 +100,10 @@ pub mod effects {
         VALUE_REFUSED = "value-refused";
         /// A field must be there that could be absent.
         FIELD_REQUIRED = "field-required";
-        /// An absent field is read as another value.
+        /// An absent field is read as another value, or not at all.
         DEFAULT_CHANGED = "default-changed";
+        /// An absent field is read as a value.
+        DEFAULT_ADDED = "default-added";
         /// A served version shows another value, by rules.
         VALUE_CHANGED = "value-changed";
         /// A served version shows nothing of what a client writes in another one, by rules.
@@ -121,9 +123,10 @@ pub mod effects {
     }
 
     /// Returns true if an effect of this kind that reaches objects needs somebody's word. A version
-    /// that goes is confirmed by itself, and a column hurts nobody's objects.
+    /// that goes is confirmed by itself, a first default changes no value that was read, and a
+    /// column hurts nobody's objects.
     pub fn needs_acceptance(kind: &str) -> bool {
-        !matches!(kind, VERSION_REMOVED | COLUMN_REMOVED)
+        !matches!(kind, VERSION_REMOVED | DEFAULT_ADDED | COLUMN_REMOVED)
     }
 }
 

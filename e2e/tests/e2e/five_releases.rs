@@ -29,7 +29,7 @@ const API: &str = "engines.five.example.io";
 const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/five.example.io";
 const TENANTS: usize = 30;
 /// Kinds of effects that need nobody's word.
-const HARMLESS: [&str; 2] = ["column-removed", "version-removed"];
+const HARMLESS: [&str; 3] = ["column-removed", "default-added", "version-removed"];
 /// The effects of a release that need somebody's word, with the objects that each reaches.
 type Verdict = BTreeMap<String, i64>;
 
@@ -358,6 +358,8 @@ fn fields_and_versions(scene: &Scene) {
     let (_, text) = scene.publish(&second, &["--check"]);
     let column = "  column-removed:engines.five.example.io/v1:column Size: 30 objects in 30 workspaces";
     assert!(text.contains(column), "{text}");
+    let default = "default-added:engines.five.example.io/v2:.spec.level: 30 objects in 30 workspaces; default 1 added";
+    assert!(text.contains(default), "{text}");
     let accepted = [
         "--accept",
         "client-broken=30",

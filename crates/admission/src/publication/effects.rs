@@ -11,6 +11,7 @@ use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, n
 use insula_catalog::Api;
 use insula_conversion::{ConvertError, Stored, object_budget};
 use insula_meter::Meter;
+use insula_schema::Node;
 use insula_store::Entry;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -340,6 +341,7 @@ impl Generation {
         for (kind, path) in &differing {
             reached.extend(self.effect_at(kind, version, path, ""));
         }
+        reached.extend(self.first_defaults(version, (&was, &is), new.root()));
         let known = insula_schema::judge(&was, &old, &self.meter);
         for error in insula_schema::judge(&is, &new, &self.meter) {
             let place = insula_schema::place(&error);
@@ -364,6 +366,18 @@ impl Generation {
             object,
             differing,
         })
+    }
+
+    /// Returns the first defaults that an object shows, each once or more.
+    fn first_defaults(&self, version: &str, (was, is): (&Json, &Json), root: &Node) -> Vec<usize> {
+        let is_first = |effect: &Effect| effect.kind == names::DEFAULT_ADDED && effect.version == version;
+        if !self.found.iter().any(is_first) {
+            return Vec::new();
+        }
+        let shown = differing(is, was, root).into_iter();
+        let new = shown.filter(|(kind, _)| *kind == names::VALUE_HIDDEN);
+        new.filter_map(|(_, path)| reasons::nearest(&self.found, names::DEFAULT_ADDED, version, &path))
+            .collect()
     }
 
     /// Returns the effect on an object that a version cannot show; `None` if the generation on

@@ -54,6 +54,7 @@ impl Effect {
             names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
             names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
             names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
+            names::DEFAULT_ADDED => "the default is read where nothing was written",
             names::API_REMOVED => {
                 "served on in a workspace until its last object is deleted, and no release changes it"
             }

@@ -72,6 +72,7 @@ fn of_change(change: &Difference) -> Option<Effect> {
     let kind = match change.about {
         // A default that is new or gone, and a column, break no rule of compatibility.
         About::Column => names::COLUMN_REMOVED,
+        About::Field | About::Fields if is(ChangeKind::Default) && !change.breaking => names::DEFAULT_ADDED,
         About::Field | About::Fields if is(ChangeKind::Default) => names::DEFAULT_CHANGED,
         _ if !change.breaking => return None,
         About::Version => names::VERSION_REMOVED,

@@ -307,6 +307,24 @@ fn a_default_that_goes_is_told_as_the_default() {
 }
 
 #[test]
+fn a_first_default_reaches_the_objects_that_lack_the_field() {
+    let of = |a: Json, o: Json| {
+        let inner = json!({"type": "object", "properties": {"x": o}});
+        fields(json!({"a": a, "list": {"type": "array", "items": inner}, "other": {"type": "string"}}))
+    };
+    let (text, filled) = (json!({"type": "string"}), json!({"type": "string", "default": "d"}));
+    let (before, after) = (of(text.clone(), text), of(filled.clone(), filled));
+    let told = |object: Json, want: &[(&str, &str)]| check(before.clone(), after.clone(), object, want);
+    let a = ("default-added:v1:.spec.a", "default \"d\" added");
+    let x = ("default-added:v1:.spec.list[].x", "default \"d\" added");
+    told(json!({}), &[a]);
+    told(json!({"a": "d", "list": []}), &[]);
+    told(json!({"a": "x", "list": [{"x": "y"}, {}]}), &[x]);
+    told(json!({"list": [{}]}), &[a, x]);
+    assert!(!names::needs_acceptance(names::DEFAULT_ADDED));
+}
+
+#[test]
 fn a_table_without_columns_has_the_age() {
     let spec = fields(json!({"a": {"type": "string"}}));
     let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
