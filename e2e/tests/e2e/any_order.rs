@@ -200,6 +200,27 @@ fn changes_of_a_definition_without_rules_are_told() {
 }
 
 #[test]
+fn effects_beyond_those_that_are_named_are_counted() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "counted").0);
+    let fields = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    apply(&client, DEFINITIONS, &definition(&[("v1", &fields)])).expect(201);
+    create(&client, &fields.iter().map(|field| (*field, "x")).collect());
+    let counted = "effects on stored objects, of which 10 are named";
+    let removed = |kept: usize| apply(&client, DEFINITIONS, &definition(&[("v1", &fields[..kept])]));
+    let told = removed(1);
+    assert!(told.code == 200 && warns(&told, &format!("11 {counted}")), "{told:?}");
+    assert!(
+        warns(&told, "field-removed:pets.order.example.io/v1:.spec.k"),
+        "{told:?}"
+    );
+    removed(12).expect(200);
+    let told = removed(2);
+    assert!(told.code == 200 && !warns(&told, counted), "{told:?}");
+}
+
+#[test]
 fn a_field_is_in_force_with_the_answer() {
     let server = shared();
     let admin = server.admin();

@@ -73,13 +73,22 @@ impl Tried {
     }
 
     /// Warns of the first effects that have nobody's word: one warning for each, by the name by
-    /// which it is accepted. Versions that exports remove have warnings of their own.
+    /// which it is accepted, after one that counts them if there are more. Versions that exports
+    /// remove have warnings of their own.
     pub(super) fn warn(&self, review: &Review<'_>, accepted: &[Acceptance]) {
         let first = match self.is_cut {
             true => format!("of the first {} stored objects, ", self.objects),
             false => String::new(),
         };
-        for effect in unanswered(&self.effects, accepted).into_iter().take(NAMED_MAX) {
+        let told = unanswered(&self.effects, accepted);
+        if told.len() > NAMED_MAX {
+            // What comes last may be left out of the answer.
+            review.warn(format!(
+                "{first}{} on stored objects, of which {NAMED_MAX} are named",
+                counted(told.len(), "effect")
+            ));
+        }
+        for effect in told.into_iter().take(NAMED_MAX) {
             review.warn(format!("{first}{effect}"));
         }
     }
