@@ -10,7 +10,7 @@ use crate::{
     },
     publication::{Acceptance, NewVersions},
 };
-use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
+use insula_api::{FieldError, FieldPath, Json, Scope, aggregate, names::annotations::ACCEPTED_EFFECTS};
 use insula_catalog::{Api, Error, ResourceRoute, Result, bundle, ids, parts};
 use std::sync::Arc;
 
@@ -37,8 +37,26 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     }
     if old.is_none_or(|old| old["spec"] != new["spec"]) {
         check_rules(review, new, old, &accepted)?;
+    } else if old.is_some_and(|old| word(old) != word(new)) {
+        warn_of_word(review, new);
     }
     Ok(())
+}
+
+/// Returns the annotation that accepts effects.
+fn word(definition: &Json) -> &Json {
+    &definition["metadata"]["annotations"][ACCEPTED_EFFECTS]
+}
+
+/// Warns of a word that comes after its definition, and is not enough for that to be served.
+fn warn_of_word(review: &Review<'_>, new: &Json) {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    if bundle::has_webhook(new) || parts::joined(review.snapshot, review.cluster, name).is_some() {
+        return;
+    }
+    if let Some(api) = without_rules(review, new) {
+        warn_of_waiting(review, new, &api);
+    }
 }
 
 /// Refuses to remove a version from `status.storedVersions` while objects are stored in it.

@@ -92,6 +92,9 @@ fn somebodys_word_or_the_end_of_the_objects_lets_a_version_serve_without_rules()
     let few = apply(&client, DEFINITIONS, &accepting(two(), "value-hidden=0"));
     assert!(few.code == 200 && warns(&few, WAITS), "{few:?}");
     rolled_out(&client, "False", "RulesNotFound");
+    // The definition is as it was, and the word is another one.
+    let other = apply(&client, DEFINITIONS, &accepting(two(), "field-removed"));
+    assert!(other.code == 200 && warns(&other, WAITS), "{other:?}");
     let enough = apply(&client, DEFINITIONS, &accepting(two(), "value-hidden=1"));
     assert!(enough.code == 200 && !warns(&enough, WAITS), "{enough:?}");
     is_served("somebody's word counts");
