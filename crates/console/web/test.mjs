@@ -9,7 +9,7 @@ async function load(file) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 }
 
-const { configuration, remaining } = await load("src/applied.ts");
+const { configuration, rebased, remaining } = await load("src/applied.ts");
 const { automatic, begun, requested } = await load("src/migrating.ts");
 const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
 
@@ -59,6 +59,42 @@ test("fields that were applied before are applied again, until they are taken ou
 
 test("a new object is applied whole", () => {
   assert.deepEqual(configuration(HEAD, pod({ args: [], empty: {} }), []), pod({ args: [], empty: {} }));
+});
+
+test("an edit is made on the object as it is now, and applies what another tab applied meanwhile", () => {
+  const after = structuredClone(BEFORE);
+  after.spec.containers[1].image = "2";
+  const now = structuredClone(BEFORE);
+  now.spec.nodes.n = "7";
+  now.spec.containers.unshift({ name: "w", image: "5" });
+  const own = manager("console", "Apply", {
+    "f:spec": { "f:containers": { 'k:{"name":"w"}': { ".": {}, "f:name": {}, "f:image": {} } }, "f:nodes": {} },
+  });
+  const { object, clashes } = rebased(BEFORE, after, now, [OTHERS, own]);
+  assert.deepEqual(clashes, []);
+  const [x, y, w] = [{ name: "x", image: "1" }, { name: "y", image: "2" }, { name: "w", image: "5" }];
+  assert.deepEqual(object, pod({ containers: [w, x, y], args: ["a", "b"], nodes: { n: "7" } }));
+  assert.deepEqual(configuration(now, object, [OTHERS, own]), pod({ containers: [w, y], nodes: { n: "7" } }));
+});
+
+test("a field that changed in two ways is a clash, and one that changed in one way is none", () => {
+  const edit = (change) => {
+    const copy = structuredClone(BEFORE);
+    change(copy.spec);
+    return copy;
+  };
+  const clashesOf = (mine, theirs) => rebased(BEFORE, edit(mine), edit(theirs), [OTHERS]);
+  const image = (value) => (spec) => (spec.containers[1].image = value);
+  assert.deepEqual(clashesOf(image("2"), image("3")).clashes, [{ field: '.spec.containers[name="y"].image', now: "3" }]);
+  assert.deepEqual(clashesOf(image("2"), image("2")).clashes, []);
+  // The viewer's value stands if they insist.
+  assert.equal(clashesOf(image("2"), image("3")).object.spec.containers[1].image, "2");
+  const gone = clashesOf((spec) => spec.containers.pop(), image("3"));
+  assert.deepEqual(gone.clashes, [{ field: '.spec.containers[name="y"]', now: { name: "y", image: "3" } }]);
+  const none = clashesOf((spec) => delete spec.nodes, (spec) => spec.containers.pop());
+  assert.deepEqual([none.clashes, none.object], [[], pod({ containers: [{ name: "x", image: "1" }], args: ["a", "b"] })]);
+  const taken = clashesOf((spec) => (spec.nodes.n = "2"), (spec) => delete spec.nodes);
+  assert.deepEqual(taken.clashes, [{ field: ".spec.nodes", now: undefined }]);
 });
 
 test("metrics have labels, sums and quantiles", () => {

@@ -275,6 +275,7 @@ await exportsPage(page);
 await playground(page);
 const tools = { url, admin, look };
 await pages.objects(page, tools);
+await pages.tabs(page, tools);
 await pages.secrets(page, tools);
 await pages.stuck(page, tools);
 await pages.usage(page, tools);

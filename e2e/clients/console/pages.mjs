@@ -105,6 +105,65 @@ export async function objects(page, { url, admin, look }) {
   await apply(admin, `${WIDGETS}/ada`, "painter", coloured("blue"));
 }
 
+/** Two tabs change one object at once: neither gives up what the other applied, nor overwrites it unasked. */
+export async function tabs(first, { url, admin }) {
+  const path = `/clusters/${TEAM}/api/v1/namespaces/default/configmaps/shared`;
+  await apply(admin, path, "seed", { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "shared" }, data: { a: "one" } });
+  const second = await first.context().newPage();
+  const opened = (page) => ({
+    page,
+    editor: page.getByRole("textbox", { name: "YAML of ConfigMap shared" }),
+    button: page.getByRole("button", { name: "Apply", exact: true }),
+  });
+  const [one, two] = [opened(first), opened(second)];
+  for (const { page, editor } of [one, two]) {
+    await page.goto(`${url}/console/objects/${TEAM}/configmaps.v1/default/shared`);
+    await editor.waitFor();
+  }
+  const edit = async ({ page, editor }, from, to) => {
+    await page.bringToFront();
+    const text = await textOf(page);
+    assert.ok(text.includes(from), text);
+    await paste(page, editor, text.replace(from, to));
+    await page.getByText("The server accepts it").waitFor();
+  };
+  const consoleOf = (object) => object.metadata.managedFields.find(({ manager }) => manager === "console");
+  await edit(two, "data:\n", "data:\n  b: two\n");
+  await edit(one, "data:\n", "data:\n  c: three\n");
+  await one.button.click();
+  await first.getByRole("cell", { name: "console" }).waitFor();
+  await second.bringToFront();
+  await second.getByText("The object has changed on the server since you began.").waitFor();
+  await two.button.click();
+  await second.getByText("The object has changed on the server since you began.").waitFor({ state: "detached" });
+  const both = await read(admin, path);
+  assert.deepEqual(both.data, { a: "one", b: "two", c: "three" });
+  assert.deepEqual(consoleOf(both).fieldsV1, { "f:data": { "f:b": {}, "f:c": {} } });
+
+  // One field in both: the one who comes second is asked.
+  await one.editor.getByText("b: two").waitFor();
+  await edit(two, "c: three", "c: second");
+  await edit(one, "c: three", "c: first");
+  await one.button.click();
+  await second.bringToFront();
+  await second.getByText("The object has changed on the server since you began.").waitFor();
+  await two.button.click();
+  await second.getByText('became "first" after you began').waitFor();
+  assert.equal((await read(admin, path)).data.c, "first");
+  await second.getByRole("button", { name: "Take these fields over" }).click();
+  await second.getByText('became "first" after you began').waitFor({ state: "detached" });
+  assert.deepEqual((await read(admin, path)).data, { a: "one", b: "two", c: "second" });
+
+  // What is gone meanwhile is not made anew of the changes alone.
+  await edit(two, "c: second", "c: third");
+  await admin.send("DELETE", path);
+  await two.button.click();
+  await second.getByText("ConfigMap shared was deleted.").waitFor();
+  assert.equal((await admin.send("GET", path)).status, 404);
+  await second.close();
+  await first.bringToFront();
+}
+
 /** Values of secrets are hidden until they are shown, and a new object is made. */
 export async function secrets(page, { url, admin }) {
   await page.goto(`${url}/console/objects/${TEAM}/secrets.v1/default?new=1`);

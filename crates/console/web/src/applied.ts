@@ -1,5 +1,5 @@
-// The configuration that the console applies: the fields that a viewer changed, and those that they
-// applied before. To apply the whole object would make them the manager of all of its fields.
+// The configuration that the console applies: the fields that a viewer changed, and those that the
+// console applied before. To apply the whole object would make it the manager of all of its fields.
 
 import type { Json } from "./fields";
 
@@ -15,7 +15,16 @@ export interface Manager {
   fieldsV1?: Fields;
 }
 
-/** The manager as whom the console applies. */
+/**
+ * The manager as whom the console applies, in all tabs and for all viewers, as `kubectl` is one in all
+ * terminals. With one for each tab, an object would name every tab that ever changed it, and the fields
+ * of yesterday would conflict with those of today. With one for each viewer, nobody could take out a
+ * field that a colleague set here. The audit log says who applied what.
+ *
+ * To apply as one manager gives up what is missing in the configuration. An edit is therefore made on
+ * the object as it is now (`rebased`), which has what other tabs applied, and is written on that state
+ * alone. Two edits of one field are a conflict, as they are between two managers.
+ */
 export const CONSOLE = "console";
 
 function isMap(value: Json | undefined): value is Map {
@@ -116,6 +125,64 @@ export function configuration(before: Map, after: Map, managers: Manager[]): Map
     kind,
     metadata: { ...(isMap(more["metadata"]) ? more["metadata"] : {}), name, ...(namespace !== undefined && { namespace }) },
   };
+}
+
+/** A field that changed in two ways since an edit began. */
+export interface Clash {
+  /** Its path, as refusals of the server name fields. */
+  field: string;
+  now: Json | undefined;
+}
+
+interface Sides {
+  /** The value on which the edit is based. */
+  before: Json | undefined;
+  /** The value after the edit. */
+  after: Json | undefined;
+  now: Json | undefined;
+}
+
+/** Makes an edit again on what is there now. Fields that the edit left alone are those of now. */
+function merge(sides: Sides, known: Fields | undefined, path: string, clashes: Clash[]): Json | undefined {
+  const { before, after, now } = sides;
+  if (equal(before, after)) return now;
+  if (equal(before, now) || equal(after, now)) return after;
+  if (isMap(after) && isMap(now)) return mergeMaps(isMap(before) ? before : {}, after, now, known, path, clashes);
+  const keys = Array.isArray(after) && Array.isArray(now) ? listKeys(known) : undefined;
+  if (keys) return mergeItems(sides, keys, known, path, clashes);
+  clashes.push({ field: path, now });
+  return after;
+}
+
+function mergeMaps(before: Map, after: Map, now: Map, known: Fields | undefined, path: string, clashes: Clash[]): Map {
+  const merged: Map = {};
+  for (const key of Object.keys({ ...now, ...after })) {
+    const sides = { before: before[key], after: after[key], now: now[key] };
+    const value = merge(sides, known?.[`f:${key}`], `${path}.${key}`, clashes);
+    if (value !== undefined) merged[key] = value;
+  }
+  return merged;
+}
+
+function mergeItems(sides: Sides, keys: string[], known: Fields | undefined, path: string, clashes: Clash[]): Json {
+  const nameOf = (item: Json) => JSON.stringify(keys.map((key) => (isMap(item) ? (item[key] ?? null) : item)));
+  const named = (list: Json | undefined): Map =>
+    Object.fromEntries((Array.isArray(list) ? list : []).map((item) => [nameOf(item), item]));
+  const [before, after, now] = [named(sides.before), named(sides.after), named(sides.now)];
+  return Object.keys({ ...now, ...after }).flatMap((name) => {
+    const item = now[name] ?? after[name];
+    const fields = isMap(item) ? itemFields(known, item) : undefined;
+    const label = keys.map((key) => `${key}=${JSON.stringify(isMap(item) ? item[key] : item)}`).join(",");
+    const value = merge({ before: before[name], after: after[name], now: now[name] }, fields, `${path}[${label}]`, clashes);
+    return value === undefined ? [] : [value];
+  });
+}
+
+/** Returns an edit of an object as it is now, and the fields that others changed in another way since it began. */
+export function rebased(before: Map, after: Map, now: Map, managers: Manager[]): { object: Map; clashes: Clash[] } {
+  const known = union(managers.flatMap(({ fieldsV1 }) => fieldsV1 ?? []));
+  const clashes: Clash[] = [];
+  return { object: mergeMaps(before, after, now, known, "", clashes), clashes };
 }
 
 /** Returns the paths of fields that were taken out of an object and are in another. */

@@ -1,13 +1,11 @@
 // One object: its YAML, which is applied as the viewer, and its state.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { parse, stringify } from "yaml";
-import { Refused, kube } from "./api";
-import type { Cause } from "./api";
-import { CONSOLE, configuration, equal, fieldCount, remaining } from "./applied";
-import type { Manager } from "./applied";
-import type { Mistake } from "./editor";
-import type { Json } from "./fields";
+import { stringify } from "yaml";
+import { kube } from "./api";
+import { equal, fieldCount } from "./applied";
+import { NOTHING, apply, check, conflictsOf, inOtherVersion, metadataOf, plain, versionOfConsole } from "./draft";
+import type { Checked, Map } from "./draft";
 import { utc } from "./format";
 import { commandOf, named, pathOf } from "./kinds";
 import type { Kind } from "./kinds";
@@ -16,36 +14,10 @@ import type { Condition } from "./model";
 import { go, link } from "./router";
 import { Badge, Conditions, Copy, Problem, Toolbar, kubectl, masked, useDenied, useWork } from "./ui";
 import type { Live } from "./ui";
-import { YamlEditor, locate, syntax } from "./yaml-editor";
+import { YamlEditor } from "./yaml-editor";
 
 /** Milliseconds without a key before the server is asked. */
 const QUIET = 400;
-
-type Map = { [key: string]: Json };
-
-interface Metadata {
-  name: string;
-  namespace?: string;
-  uid?: string;
-  resourceVersion?: string;
-  generation?: number;
-  creationTimestamp?: string;
-  deletionTimestamp?: string;
-  labels?: Record<string, string>;
-  finalizers?: string[];
-  ownerReferences?: { apiVersion: string; kind: string; name: string }[];
-  managedFields?: Manager[];
-}
-
-function metadataOf(object: Map): Metadata {
-  return (object["metadata"] ?? {}) as unknown as Metadata;
-}
-
-/** Returns an object without the records of managers, which the page shows apart. */
-function plain(object: Map): Map {
-  const { managedFields: _, ...metadata } = (object["metadata"] ?? {}) as Map;
-  return { ...object, metadata };
-}
 
 function textOf(object: Map, hidden: boolean): string {
   return stringify(hidden ? masked(plain(object)) : plain(object), { lineWidth: 0 });
@@ -95,91 +67,6 @@ function skeleton(kind: Kind, namespace: string): Map {
   return { apiVersion, kind: kind.kind, metadata };
 }
 
-interface Checked {
-  mistakes: Mistake[];
-  /** Fields that other managers have. */
-  conflicts: Cause[];
-  /** Fields that stay, because others have them, too. */
-  stay: string[];
-  error?: unknown;
-  /** The server would take it. */
-  accepted: boolean;
-}
-
-const NOTHING: Checked = { mistakes: [], conflicts: [], stay: [], accepted: false };
-
-interface Draft {
-  workspace: string;
-  kind: Kind;
-  base: Map;
-  text: string;
-}
-
-interface ApplyOptions {
-  dryRun: boolean;
-  force: boolean;
-}
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await kube(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Refused && error.status === 404) return false;
-    throw error;
-  }
-}
-
-/** Applies what a viewer changed, and nothing else. */
-async function apply({ workspace, kind, base, text }: Draft, { dryRun, force }: ApplyOptions): Promise<Map> {
-  const after = parse(text) as Map;
-  const body = configuration(plain(base), after, metadataOf(base).managedFields ?? []);
-  const { name, namespace = "" } = metadataOf(after);
-  if (!name) throw new Error("The object needs a name: .metadata.name");
-  const known = metadataOf(base);
-  if (known.uid !== undefined && (name !== known.name || namespace !== (known.namespace ?? ""))) {
-    throw new Error("The name and the namespace of an object stay what they are.");
-  }
-  const path = pathOf(workspace, kind, namespace, name);
-  // To apply what is there already would change it.
-  if (known.uid === undefined && (await exists(path))) throw new Error(`${kind.kind} ${name} exists already.`);
-  const query = new URLSearchParams({ fieldManager: CONSOLE, fieldValidation: "Strict" });
-  if (dryRun) query.set("dryRun", "All");
-  if (force) query.set("force", "true");
-  return kube<Map>(`${path}?${query}`, {
-    method: "PATCH",
-    headers: { "Content-Type": "application/apply-patch+yaml" },
-    body: JSON.stringify(body),
-  });
-}
-
-/** Asks the server what it would say. */
-async function check(draft: Draft): Promise<Checked> {
-  const { text, base } = draft;
-  const wrong = syntax(text);
-  if (wrong.length > 0) return { ...NOTHING, mistakes: wrong };
-  try {
-    const result = await apply(draft, { dryRun: true, force: false });
-    const stay = remaining(plain(base), parse(text) as Map, result).filter((path) => !/^\.(status|metadata)\b/.test(path));
-    return { ...NOTHING, stay, accepted: true };
-  } catch (error) {
-    if (!(error instanceof Refused)) return { ...NOTHING, error };
-    const conflicts = error.causes.filter(({ reason }) => reason === "FieldManagerConflict");
-    if (conflicts.length > 0) return { ...NOTHING, conflicts };
-    return { ...NOTHING, error, mistakes: mistakesOf(error, text) };
-  }
-}
-
-/** Returns the places of what a refusal names. */
-function mistakesOf({ causes, message }: Refused, text: string): Mistake[] {
-  const mistake = (path: string, why: string) => locate(text, path, path ? `${path}: ${why}` : why);
-  if (causes.length > 0) return causes.map((cause) => mistake(cause.field ?? "", cause.message));
-  // A patch that fits no schema is refused by lines such as "  .spec.name: expected string, got 7". A
-  // single one follows its subject: "failed to create typed patch object (…): .spec.name: expected …".
-  const lines = message.matchAll(/(?:^|\): )\s*(\.[^:\n]+): (.*)$/gm);
-  return [...lines].map(([, path = "", why = ""]) => mistake(path, why));
-}
-
 interface EditedProps extends ObjectProps {
   served: Map;
   setServed: (object: Map) => void;
@@ -213,11 +100,11 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
   useEffect(() => {
     if (!dirty) reset(served);
   }, [served]);
-  const other = versionOfConsole(base, kind);
+  const other = versionOfConsole(served, kind);
   const locked =
     denied ??
     (hidden ? "Show the values first." : undefined) ??
-    (other ? `You applied this object in ${other}: change it in that version.` : undefined);
+    (other ? inOtherVersion(other) : undefined);
   useEffect(() => {
     setChecked(NOTHING);
     if (!dirty || locked !== undefined) return;
@@ -230,7 +117,12 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
   }, [text, base, dirty, locked]);
   const save = (force: boolean) =>
     work.run(async () => {
-      const result = await apply({ workspace, kind, base, text }, { dryRun: false, force });
+      const result = await apply({ workspace, kind, base, text }, force).catch((failed: unknown) => {
+        const conflicts = conflictsOf(failed);
+        if (conflicts.length === 0) throw failed;
+        setChecked({ ...NOTHING, conflicts });
+      });
+      if (!result) return;
       setServed(result);
       reset(result);
       const { name: made, namespace: inside = "" } = metadataOf(result);
@@ -268,7 +160,8 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
       {metadataOf(served).deletionTimestamp && <p class="note inset">This object is being deleted.</p>}
       {changed && (
         <p class="note inset">
-          <Badge tone="warn">Changed</Badge> The object has changed on the server since you began.{" "}
+          <Badge tone="warn">Changed</Badge> The object has changed on the server since you began. Your changes will be made on it as it
+          is now.{" "}
           <button type="button" onClick={() => reset(served)}>
             Begin again
           </button>
@@ -289,15 +182,6 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
       </div>
     </>
   );
-}
-
-/** Returns the version in which the console applied an object, if that is another one: to apply it in
- * this one would take away what the other has. */
-function versionOfConsole(object: Map, { group, version }: Kind): string | undefined {
-  const present = group === "" ? version : `${group}/${version}`;
-  const managers = metadataOf(object).managedFields ?? [];
-  const own = managers.find(({ manager, operation }) => manager === CONSOLE && operation === "Apply");
-  return own && own.apiVersion !== present ? own.apiVersion : undefined;
 }
 
 interface VerdictProps {
