@@ -197,6 +197,20 @@ export async function secrets(page, { url, admin }) {
 export async function stuck(page, { url, look }) {
   await page.goto(`${url}/console/stuck/root`);
   await page.getByRole("row", { name: /root:org-02:stuck/ }).waitFor();
+  // Of a thousand workspaces a few are looked into, and the page says so.
+  await page.getByText(/Objects of 25 of the 1,\d{3} workspaces below, the nearest first/).waitFor();
+  const more = page.getByRole("button", { name: /^Look into \d+ more$/ });
+  await more.click();
+  await page.getByText(/Objects of 50 of the 1,\d{3} workspaces below/).waitFor();
+  // An object of a workspace below, with the causes of it.
+  await page.goto(`${url}/console/stuck/root:org-21`);
+  await page.getByRole("row", { name: /APIBinding widgets root:org-21:team-001/ }).click();
+  const below = page.getByRole("complementary", { name: "APIBinding widgets" });
+  await below.getByText(/naming conflict with CustomResourceDefinition/).waitFor();
+  await more.click();
+  await page.getByText("Objects of all 41 workspaces below.").waitFor();
+  await page.goto(`${url}/console/stuck/root`);
+  await page.getByRole("row", { name: /root:org-02:stuck/ }).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("org-02");
   await page.keyboard.press("ArrowDown");
@@ -375,6 +389,11 @@ export async function migrations(page, { url, admin, look }) {
 
 /** Who may only look sees why they may not change anything. */
 export async function lookingOnly(guest, { url }) {
+  // Two of the workspaces of her organization are open to her.
+  await guest.goto(`${url}/console/stuck/root:org-01`);
+  const more = guest.getByRole("button", { name: /^Look into \d+ more$/ });
+  await more.click();
+  await guest.getByText("Objects of all 42 workspaces below. You may not look into 40 of them.").waitFor();
   const team = "root:org-01:team-039";
   await guest.goto(`${url}/console/objects/${team}/configmaps.v1/default/kube-root-ca.crt`);
   await guest.getByText(`You may not patch configmaps in ${team}.`).waitFor();

@@ -1,15 +1,15 @@
-// All that is stuck: workspaces below one, and objects in it, each with the chain of its causes.
+// All that is stuck: workspaces below one, and objects in it and in them, each with the chain of its
+// causes. Objects of workspaces below are looked at a few workspaces at a time, the nearest first.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { kube } from "./api";
-import { age, count, utc } from "./format";
+import { OBJECTS_MAX, each, failing, failingBelow } from "./failing";
+import type { Failing, Found, Known } from "./failing";
+import { age, count, counted, utc } from "./format";
 import type { Column } from "./grid";
-import { commandOf, kindsOf, named, pathOf } from "./kinds";
-import type { Kind } from "./kinds";
+import { commandOf, named, pathOf } from "./kinds";
 import { Listing } from "./listing";
 import { usePolled } from "./live";
 import { problem } from "./model";
-import type { Condition } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
@@ -18,83 +18,30 @@ import { Details } from "./workspace";
 
 /** Seconds between two looks at the objects of a workspace. */
 const LOOK = 20;
-/** Objects of a kind that are looked at. */
-const OBJECTS_MAX = 500;
-/** Groups whose objects have no conditions of this kind, and former names of others. */
-const SILENT = /^$|\.kcp\.dev$|^(authentication|authorization|rbac\.authorization|coordination|events|admissionregistration)\.k8s\.io$/;
-/** Groups whose conditions are good when they are true. */
-const OURS = /\.kcp\.io$/;
-/** Conditions of others that are good when they are true. */
-const POSITIVE = new Set(["Ready", "Available", "Established", "NamesAccepted", "Synced", "Healthy", "Succeeded"]);
-
-/** An object with conditions that do not hold. */
-interface Failing {
-  kind: Kind;
-  namespace: string;
-  name: string;
-  /** The causes first, the sum of them last. Conditions for the same reason are one. */
-  chain: Condition[];
-}
-
-interface Listed {
-  metadata: { name: string; namespace?: string };
-  status?: { conditions?: Condition[] };
-}
-
-function chainOf(kind: Kind, { status }: Listed): Condition[] {
-  const conditions = Array.isArray(status?.conditions) ? status.conditions : [];
-  const failed = conditions.filter(({ type, status: holds }) => holds === "False" && (OURS.test(kind.group) || POSITIVE.has(type)));
-  failed.sort((a, b) => Number(a.type === "Ready") - Number(b.type === "Ready"));
-  const chain: Condition[] = [];
-  for (const condition of failed) {
-    const same = chain.find(({ reason, message }) => reason === condition.reason && message === condition.message);
-    if (same) same.type += `, ${condition.type}`;
-    else chain.push({ ...condition });
-  }
-  return chain;
-}
-
-/** Finds the objects of a workspace that are not ready. Kinds that the viewer may not list are left out. */
-async function failing(workspace: string, signal: AbortSignal): Promise<Failing[]> {
-  const seen = new Set<string>();
-  const kinds = (await kindsOf(workspace, signal)).filter(({ group, resource }) => {
-    const key = `${resource}.${group}`;
-    // Workspaces are in the tree.
-    return !SILENT.test(group) && resource !== "workspaces" && !seen.has(key) && seen.add(key);
-  });
-  const found: Failing[] = [];
-  const work = async () => {
-    for (let kind = kinds.shift(); kind !== undefined; kind = kinds.shift()) {
-      const path = `${pathOf(workspace, kind)}?limit=${OBJECTS_MAX}`;
-      const list = await kube<{ items: Listed[] }>(path, { signal }).catch(() => undefined);
-      for (const item of list?.items ?? []) {
-        const chain = chainOf(kind, item);
-        if (chain.length > 0) found.push({ kind, namespace: item.metadata.namespace ?? "", name: item.metadata.name, chain });
-      }
-    }
-  };
-  await Promise.all([work(), work(), work(), work()]);
-  return found;
-}
+/** Workspaces below that are looked into, and that one more click adds. */
+const STEP = 25;
 
 /** A row: a workspace or an object. */
 interface Item {
   key: string;
   what: string;
   name: string;
+  /** The workspace that it is in. */
+  inside: string;
   reason: string;
   message: string;
   since: string | undefined;
   object?: Failing;
 }
 
-function itemOf(object: Failing): Item {
-  const { kind, namespace, name, chain } = object;
+function itemOf(object: Failing, chosen: string): Item {
+  const { workspace, kind, namespace, name, chain } = object;
   const first = chain[0];
   return {
-    key: `${named(kind)} ${namespace}/${name}`,
+    key: `${workspace === chosen ? "" : `${workspace} `}${named(kind)} ${namespace}/${name}`,
     what: kind.kind,
     name: namespace ? `${namespace}/${name}` : name,
+    inside: workspace,
     reason: first?.reason || first?.type || "",
     message: first?.message ?? "",
     since: first?.lastTransitionTime,
@@ -102,11 +49,45 @@ function itemOf(object: Failing): Item {
   };
 }
 
+/** The objects of workspaces below one, as far as they were looked at. */
+interface Below {
+  /** Workspaces below, the nearest first. */
+  all: string[];
+  looked: string[];
+  found: Found[];
+  more: () => void;
+  live: ReturnType<typeof usePolled>;
+}
+
+/** Looks into the workspaces of a tree, some at first and more when asked. Where they are more, it
+ * looks less often: the requests in a minute stay the same. */
+function useBelow(tree: Tree, known: Known, ready: boolean): Below {
+  const [wanted, setWanted] = useState(STEP);
+  const [results, setResults] = useState<ReadonlyMap<string, Found>>(new Map());
+  const all = useMemo(() => {
+    if (!tree.loaded) return [];
+    const nodes = [...tree.nodes.values()].filter(({ workspace }) => workspace.path !== tree.root);
+    nodes.sort((a, b) => a.depth - b.depth || (a.workspace.path < b.workspace.path ? -1 : 1));
+    return nodes.map(({ workspace }) => workspace.path);
+  }, [tree, tree.loaded, tree.nodes.size]);
+  const targets = all.slice(0, wanted);
+  const live = usePolled(`${tree.root} ${wanted} ${ready && tree.loaded}`, LOOK * Math.ceil(wanted / STEP), async (signal) => {
+    await each(ready ? targets : [], async (path) => {
+      const found = await failingBelow(path, known, signal);
+      setResults((before) => new Map(before).set(path, found));
+    });
+  });
+  const looked = targets.filter((path) => results.has(path));
+  const found = looked.flatMap((path) => results.get(path) ?? []);
+  return { all, looked, found, live, more: () => setWanted(wanted + STEP) };
+}
+
 export function Stuck({ place, home }: { place: Place; home: string }) {
   const workspace = place.workspace || home;
   const tree = useMemo(() => new Tree(workspace), [workspace]);
   const [, update] = useState(0);
-  const [objects, setObjects] = useState<Failing[]>();
+  const known = useMemo((): Known => new Map(), [workspace]);
+  const [own, setOwn] = useState<Found>();
   const [query, setQuery] = useState("");
   const [chosen, setChosen] = useState(place.query.get("show") ?? "");
   useEffect(() => {
@@ -122,7 +103,10 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
   useEffect(() => {
     if (tree.loaded) tree.follow(parents);
   }, [tree, tree.loaded, parents.join(" ")]);
-  const polled = usePolled(workspace, LOOK, async (signal) => setObjects(await failing(workspace, signal)));
+  const polled = usePolled(workspace, LOOK, async (signal) => setOwn(await failing(workspace, known, signal)));
+  // The kinds of the workspace itself, which those below mostly serve as well, are known first.
+  const below = useBelow(tree, known, own !== undefined);
+  const objects = [...(own ? [own] : []), ...below.found].flatMap((found) => found.objects);
   const items: Item[] = [
     ...stuck.map((one) => {
       const why = problem(one);
@@ -130,17 +114,19 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
         key: one.path,
         what: "Workspace",
         name: one.path,
+        inside: one.parent,
         reason: why?.reason || why?.type || "",
         message: why?.message ?? "",
         since: why?.lastTransitionTime ?? one.createTime,
       };
     }),
-    ...(objects ?? []).map(itemOf),
-  ].filter(({ what, name, reason, message }) => fits(query, `${what} ${name} ${reason} ${message}`));
+    ...objects.map((object) => itemOf(object, workspace)),
+  ].filter(({ what, name, inside, reason, message }) => fits(query, `${what} ${name} ${inside} ${reason} ${message}`));
   const shown = items.find(({ key }) => key === chosen);
   const columns: Column<Item>[] = [
     { title: "Kind", width: "130px", cell: ({ what }) => what },
     { title: "Name", width: "minmax(150px, 1fr)", cell: ({ name }) => name },
+    { title: "In", width: "minmax(110px, 1fr)", cell: ({ inside }) => <a href={link("stuck", inside)}>{inside}</a> },
     { title: "Reason", width: "minmax(120px, 190px)", cell: ({ reason }) => <Badge tone="bad">{reason}</Badge> },
     { title: "Message", width: "minmax(140px, 2fr)", cell: ({ message }) => <span title={message}>{message}</span> },
     { title: "Since", width: "56px", number: true, cell: ({ since }) => age(since) },
@@ -157,7 +143,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
         kubectl: kubectl(workspace, "get workspaces,apibindings"),
         insula: `insula ws explain ${workspace}`,
         yaml: `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apibindings?limit=50`,
-        live: polled.state === "stale" ? polled : tree.live,
+        live: [polled, below.live].find(({ state }) => state === "stale") ?? tree.live,
       }}
       what="stuck"
       query={query}
@@ -165,16 +151,17 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       found={`${count(items.length)} stuck`}
       error={tree.error}
       retry={() => void tree.load()}
+      above={<Looked own={own} below={below} />}
       ready
       columns={columns}
       rows={items}
       keyOf={({ key }) => key}
       choose={choose}
       chosen={chosen}
-      empty={tree.loaded && objects ? `Nothing is stuck in ${workspace} and the workspaces below it.` : "Looking…"}
+      empty={tree.loaded && own ? `Nothing that is stuck was found in ${workspace} and the workspaces below it.` : "Looking…"}
     >
       {shown?.object ? (
-        <Chain workspace={workspace} object={shown.object} />
+        <Chain object={shown.object} />
       ) : (
         <Details key={shown?.key ?? ""} path={shown?.key ?? ""} fresh={tree.nodes.get(shown?.key ?? "")?.workspace.revision ?? 0} />
       )}
@@ -182,8 +169,32 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
   );
 }
 
-function Chain({ workspace, object }: { workspace: string; object: Failing }) {
-  const { kind, namespace, name, chain } = object;
+/** How far the page looked, so that what it does not show is not taken for sound. */
+function Looked({ own, below }: { own: Found | undefined; below: Below }) {
+  const { all, looked, found, more } = below;
+  const hidden = found.filter((one) => one.hidden).length;
+  const cut = [...(own ? [own] : []), ...found].flatMap((one) => one.cut);
+  const left = all.length - looked.length;
+  if (all.length === 0 && cut.length === 0) return null;
+  return (
+    <p class="note inset faint" role="status">
+      {all.length > 0 &&
+        (left > 0
+          ? `Objects of ${count(looked.length)} of the ${counted(all.length, "workspace")} below, the nearest first. `
+          : `Objects of all ${counted(all.length, "workspace")} below. `)}
+      {left > 0 && (
+        <button type="button" onClick={more}>
+          Look into {count(Math.min(STEP, left))} more
+        </button>
+      )}
+      {hidden > 0 && ` You may not look into ${count(hidden)} of them.`}
+      {cut.length > 0 && ` Of ${[...new Set(cut)].join(", ")} the first ${count(OBJECTS_MAX)} objects of a workspace.`}
+    </p>
+  );
+}
+
+function Chain({ object }: { object: Failing }) {
+  const { workspace, kind, namespace, name, chain } = object;
   return (
     <aside class="details" aria-label={`${kind.kind} ${name}`}>
       <header>
