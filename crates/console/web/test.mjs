@@ -119,18 +119,21 @@ test("a migration shows how far the objects are", () => {
   };
   const owners = automatic([definition], "definitions");
   assert.deepEqual([owners[0].resource, owners[0].state, owners[0].done], ["widgets.example.io", "Running", 40]);
+  // A built-in resource has no owner that could say it.
   const request = (conditions) => ({
     metadata: { name: "r" },
-    spec: { resource: { group: "example.io", resource: "widgets" } },
+    spec: { resource: { resource: "configmaps" } },
     status: { conditions },
   });
   const shown = (...conditions) => {
-    const { state, done, over, message } = requested(request(conditions), owners);
+    const { state, done, over, message } = requested(request(conditions));
     return [state, done, over, message];
   };
   const waits = "An earlier one of this resource runs first, or it begins shortly";
   assert.deepEqual(shown(), ["Waiting", undefined, false, waits]);
-  assert.deepEqual(shown(condition("Running", "True", "", "it runs")), ["Running", 40, false, running.message]);
+  const told = "70% of 900 objects are stored in v1";
+  assert.deepEqual(shown(condition("Running", "True", "", told)), ["Running", 70, false, told]);
+  assert.deepEqual(shown(condition("Running", "True", "", "it runs")), ["Running", undefined, false, "it runs"]);
   assert.deepEqual(shown(condition("Failed", "True", "", "2 of 3 objects")), ["Failed", undefined, true, "2 of 3 objects"]);
   assert.deepEqual(shown(condition("Succeeded", "True", "", "")), ["Succeeded", undefined, true, ""]);
   const bound = { metadata: { name: "b" }, status: { conditions: [condition("StorageMigrating", "False", "MigrationFailed", "no")] } };

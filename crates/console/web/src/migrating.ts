@@ -131,8 +131,8 @@ export function automatic(owners: Owner[], path: string): Row[] {
   });
 }
 
-/** Returns the row of a request. Its progress is with the owner of the resource, if there is one. */
-export function requested({ metadata, spec, status }: Request, owners: Row[]): Row {
+/** Returns the row of a request, which names its progress itself, of custom and of built-in resources. */
+export function requested({ metadata, spec, status }: Request): Row {
   const conditions = status?.conditions ?? [];
   const holds = (type: string) => find(conditions, type)?.status === "True";
   const { group = "", resource = "" } = spec.resource;
@@ -145,7 +145,7 @@ export function requested({ metadata, spec, status }: Request, owners: Row[]): R
         : ["Waiting", "idle"];
   const over = state === "Succeeded" || state === "Failed";
   const own = find(conditions, state);
-  const shown = state === "Running" ? owners.find((row) => row.resource === named(resource, group) && !row.over) : undefined;
+  const done = state === "Running" ? doneOf(own?.message ?? "") : undefined;
   return {
     key: `request/${metadata.name}`,
     kind: "StorageVersionMigration",
@@ -155,8 +155,8 @@ export function requested({ metadata, spec, status }: Request, owners: Row[]): R
     path: `${REQUESTS}/${metadata.name}`,
     state,
     tone,
-    message: shown?.message ?? own?.message ?? (state === "Waiting" ? "An earlier one of this resource runs first, or it begins shortly" : ""),
-    ...(shown?.done !== undefined && { done: shown.done }),
+    message: own?.message ?? (state === "Waiting" ? "An earlier one of this resource runs first, or it begins shortly" : ""),
+    ...(done !== undefined && { done }),
     since: own?.lastTransitionTime ?? metadata.creationTimestamp,
     conditions,
     over,
@@ -219,7 +219,7 @@ export async function readRows(workspace: string, signal: AbortSignal): Promise<
     ...REGISTRATIONS.map(([group, version]) => part<Registration>(`apis/${group}/${version}/thirdpartyresources`)),
   ]);
   const owners = [...automatic(bindings, BINDINGS), ...automatic(definitions, DEFINITIONS)];
-  const asked = requests.map((request) => requested(request, owners)).sort((a, b) => ((a.since ?? "") < (b.since ?? "") ? 1 : -1));
+  const asked = requests.map(requested).sort((a, b) => ((a.since ?? "") < (b.since ?? "") ? 1 : -1));
   const steps = underWay.map((one) => begun(one));
   const waiting = REGISTRATIONS.flatMap(([group, version], index) =>
     (registrations[index] ?? []).map((registration) => registered(registration, group, version)),

@@ -66,7 +66,7 @@ fn step(world: &World, ready: &Ready) -> Plan {
     intents.extend(scan.events.iter().cloned());
     if let Some((entry, value)) = &world.request {
         let value = match scan.is_over() {
-            false => request::run(value, world.revision, world.now),
+            false => request::run(value, &progress(ready), world.revision, world.now),
             true if scan.is_done() => request::succeed(value, world.revision, world.now),
             true => request::fail(value, &stuck(ready), world.now),
         };
@@ -90,6 +90,14 @@ fn stuck(ready: &Ready) -> String {
     )
 }
 
+/// Returns the share of the objects that are done, in steps of ten percent, so that watches do not
+/// get every batch.
+fn progress(ready: &Ready) -> String {
+    let scan = &ready.scan;
+    let percent = scan.written() * 10 / scan.total.max(1) * 10;
+    format!("{percent}% of {} objects are stored in {}", scan.total, ready.storage)
+}
+
 /// Writes the progress into the owner; at the end, the one version that is left.
 fn show(world: &World, ready: &Ready, owner: &Owner) -> Intent {
     let (entry, old) = match owner {
@@ -104,19 +112,16 @@ fn show(world: &World, ready: &Ready, owner: &Owner) -> Intent {
             (Owner::Binding(..), false) => "Error",
         })
     };
-    let progress = if scan.is_done() {
+    let shown = if scan.is_done() {
         let message = "The migration has succeeded and the stored versions have been updated";
         owner.show_stored(&mut value, &world.key, &ready.storage);
         ends("MigrationSucceeded", message.to_owned())
     } else if scan.is_over() {
         ends("MigrationFailed", stuck(ready))
     } else {
-        // In steps of ten, so that watches do not get every batch.
-        let percent = scan.written() * 10 / scan.total.max(1) * 10;
-        let message = format!("{percent}% of {} objects are stored in {}", scan.total, ready.storage);
-        Condition::holds(MIGRATING).because("MigrationRunning", message)
+        Condition::holds(MIGRATING).because("MigrationRunning", progress(ready))
     };
-    set_condition(&mut value, &progress, world.now);
+    set_condition(&mut value, &shown, world.now);
     if matches!(owner, Owner::Binding(..)) {
         sort_conditions(&mut value);
     }

@@ -25,7 +25,15 @@ fn is_done(request: &Json) -> bool {
         .any(|kind| condition(request, kind).is_some_and(|c| c["status"] == "True"))
 }
 
-pub(super) fn run(request: &Json, revision: Revision, now: Timestamp) -> Json {
+/// Returns a request whose migration runs, with its progress in the message.
+pub(super) fn run(request: &Json, progress: &str, revision: Revision, now: Timestamp) -> Json {
+    let mut value = begun(request, revision);
+    say(&mut value, "Running", "MigrationRunning", progress, now);
+    value
+}
+
+/// Returns a request with the revision at which its migration began.
+fn begun(request: &Json, revision: Revision) -> Json {
     let mut value = request.clone();
     if text(&value, "/status/resourceVersion").is_empty() {
         if !value["status"].is_object() {
@@ -33,18 +41,11 @@ pub(super) fn run(request: &Json, revision: Revision, now: Timestamp) -> Json {
         }
         value["status"]["resourceVersion"] = json!(revision.to_string());
     }
-    say(
-        &mut value,
-        "Running",
-        "MigrationRunning",
-        "The migration is running",
-        now,
-    );
     value
 }
 
 pub(super) fn succeed(request: &Json, revision: Revision, now: Timestamp) -> Json {
-    let mut value = run(request, revision, now);
+    let mut value = begun(request, revision);
     drop_condition(&mut value, "Running");
     say(&mut value, "Succeeded", "StorageVersionMigrationSucceeded", "", now);
     value

@@ -303,6 +303,59 @@ async fn plain_definitions_migrate_on_request() {
     assert!(error.to_string().contains("field is immutable"), "{error}");
 }
 
+/// A request names its progress itself: resources of the server have no owner that could.
+#[tokio::test]
+async fn a_request_says_how_far_it_is_for_a_built_in_resource_too() {
+    let rig = TestControlPlane::new().await;
+    let path = rig.workspace("root", "own").await;
+    for i in 0..230 {
+        let export = json!({"apiVersion": EXPORTS, "kind": "APIExport", "metadata": {"name": format!("e{i:03}")}});
+        rig.create(&path, "apiexports", &export.to_string()).await;
+    }
+    // Stored as by a server with an older storage version.
+    let target = rig
+        .target(&path, EXPORTS, "apiexports", "")
+        .expect("exports are served");
+    let scope = Scope::cluster(target.served.resource_id(), target.cluster.clone());
+    let latest = rig.registry.store.latest().for_server(ServerWork::Tool);
+    for some in latest.range(&scope, None, usize::MAX).chunks(100) {
+        let older = some.iter().map(|entry| {
+            let mut value = entry.object.body_value();
+            value["apiVersion"] = json!("apis.kcp.io/v1alpha1");
+            let object = insula_api::Object::new(&value, None).expect("an object");
+            insula_registry::Intent::Rewrite(entry.clone(), object.into())
+        });
+        let plan = insula_registry::Plan::new(older.collect());
+        insula_registry::commit(&rig.registry, &plan)
+            .await
+            .expect("no conflict");
+    }
+    rig.create(&path, REQUESTS.1, &request("exports", "apis.kcp.io", "apiexports"))
+        .await;
+    let message = || {
+        let shown = rig.get(&path, REQUESTS.0, REQUESTS.1, "exports").expect("a request");
+        condition(&shown, "Running").map(|running| running["message"].clone())
+    };
+    let migrations = Migrations::new(rig.registry.clone());
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        pass(&rig.registry, &migrations).await;
+        told.push(message());
+    }
+    let expected = [
+        Some(json!("40% of 230 objects are stored in v1alpha2")),
+        Some(json!("80% of 230 objects are stored in v1alpha2")),
+        Some(json!("100% of 230 objects are stored in v1alpha2")),
+        None,
+    ];
+    assert_eq!(told, expected);
+    let done = rig.get(&path, REQUESTS.0, REQUESTS.1, "exports").expect("a request");
+    assert_eq!(
+        condition(&done, "Succeeded").expect("it is done")["reason"],
+        "StorageVersionMigrationSucceeded"
+    );
+}
+
 #[tokio::test]
 async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
     let rig = bound(&["bob"]).await;
