@@ -11,6 +11,7 @@ async function load(file) {
 
 const { configuration, rebased, remaining } = await load("src/applied.ts");
 const { automatic, begun, requested } = await load("src/migrating.ts");
+const { Tree } = await load("src/tree.ts");
 const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
 
 const HEAD = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } };
@@ -95,6 +96,42 @@ test("a field that changed in two ways is a clash, and one that changed in one w
   assert.deepEqual([none.clashes, none.object], [[], pod({ containers: [{ name: "x", image: "1" }], args: ["a", "b"] })]);
   const taken = clashesOf((spec) => (spec.nodes.n = "2"), (spec) => delete spec.nodes);
   assert.deepEqual(taken.clashes, [{ field: ".spec.nodes", now: undefined }]);
+});
+
+test("a tree of many workspaces is shown a few times while it is read, its first level at once", async () => {
+  const before = { fetch: globalThis.fetch, frame: globalThis.requestAnimationFrame, storage: globalThis.localStorage };
+  const lineOf = (path, parent) =>
+    `${JSON.stringify({ header: { revision: 7 }, workspace: { path, parent, type: "", phase: "Ready", cluster: "", conditions: [] } })}\n`;
+  const [root, child] = [lineOf("root", ""), (n) => lineOf(`root:${String(n).padStart(5, "0")}`, "root")];
+  globalThis.localStorage = { getItem: () => null };
+  globalThis.requestAnimationFrame = (run) => setTimeout(run, 0);
+  // Each of a hundred parts of the whole tree comes by itself.
+  globalThis.fetch = async (_, { body }) => {
+    const [parts, size] = JSON.parse(body).maxDepth === 1 ? [1, 10] : [100, 20];
+    let part = 0;
+    const pull = async (stream) => {
+      await new Promise((next) => setTimeout(next, 1));
+      const lines = Array.from({ length: size }, (_, n) => child(part * size + n)).join("");
+      stream.enqueue(new TextEncoder().encode(part === 0 ? root + lines : lines));
+      part += 1;
+      if (part === parts) stream.close();
+    };
+    return new Response(new ReadableStream({ pull }));
+  };
+  try {
+    const tree = new Tree("root");
+    const sizes = [];
+    tree.subscribe(() => sizes.push(tree.nodes.size));
+    const began = performance.now();
+    await tree.load();
+    const most = 3 + (performance.now() - began) / 100;
+    await new Promise((next) => setTimeout(next, 200));
+    assert.equal(tree.nodes.size, 2001);
+    assert.ok(sizes[0] < 100 && sizes.at(-1) === 2001, String(sizes));
+    assert.ok(sizes.length <= most, `${sizes.length} pictures, not ${most}: ${sizes}`);
+  } finally {
+    Object.assign(globalThis, { fetch: before.fetch, requestAnimationFrame: before.frame, localStorage: before.storage });
+  }
 });
 
 test("metrics have labels, sums and quantiles", () => {

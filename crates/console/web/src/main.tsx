@@ -1,7 +1,7 @@
 // The console: sign-in, the frame around pages, and the page that the address names.
 
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, beginLogin, endLogin, onSignedOut, provider, signIn, signOut, takeAnswer, whoAmI } from "./api";
 import type { User } from "./api";
 import { Apis } from "./apis";
@@ -40,7 +40,7 @@ function App() {
   const [user, setUser] = useState<User | null | undefined>();
   const [error, setError] = useState<unknown>();
   const [theme, nextTheme] = useTheme();
-  useEffect(() => {
+  useLayoutEffect(() => {
     onSignedOut(() => setUser(null));
     const failed = (problem: unknown) => {
       if (answer === undefined || !(problem instanceof Refused)) return setError(problem);

@@ -8,6 +8,8 @@ import type { Live } from "./ui";
 /** Watches at once, of the 250 streams that a connection may have. The parents that were opened last
  * are followed. */
 const WATCHES_MAX = 60;
+/** Milliseconds between two pictures while the tree is read: each of them looks at all workspaces. */
+const PICTURE = 150;
 /** Milliseconds before a broken watch is tried again, at first and at most. */
 const RETRY = [1000, 15000] as const;
 
@@ -51,7 +53,9 @@ export class Tree {
   private readonly askedUsage = new Set<string>();
   private readonly ended = new AbortController();
   private loading = new AbortController();
-  private frame = 0;
+  private waits = false;
+  /** The levels below the first are being read. */
+  private reading = false;
 
   constructor(readonly root: string) {}
 
@@ -70,10 +74,14 @@ export class Tree {
   private changed(): void {
     this.version += 1;
     // Many changes at once are one picture.
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
+    if (this.waits) return;
+    this.waits = true;
+    const show = () => {
+      this.waits = false;
       for (const run of this.listeners) run();
-    });
+    };
+    if (this.reading) setTimeout(show, PICTURE);
+    else requestAnimationFrame(show);
   }
 
   /** Reads the first level, which is in sight, and then the whole tree at one revision. */
@@ -84,6 +92,7 @@ export class Tree {
     this.error = undefined;
     try {
       await this.read(1, signal);
+      this.reading = true;
       const found = await this.read(0, signal);
       for (const path of [...this.nodes.keys()]) if (!found.has(path)) this.remove(path);
       this.loaded = true;
@@ -91,6 +100,7 @@ export class Tree {
       if (signal.aborted) return;
       this.error = error;
     }
+    this.reading = false;
     this.changed();
   }
 

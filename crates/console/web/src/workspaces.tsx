@@ -1,6 +1,6 @@
 // The tree of workspaces: phase, objects, rate, quota, and what is stuck.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { age, count } from "./format";
 import { problem, requests } from "./model";
 import type { Workspace } from "./model";
@@ -32,7 +32,8 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
   const selected = place.workspace;
   const scroller = useRef<HTMLDivElement>(null);
 
-  useEffect(() => {
+  // Before the first paint: an effect would wait for it, and the request with it.
+  useLayoutEffect(() => {
     const stop = tree.subscribe(() => update((tick) => tick + 1));
     void tree.load().then(() => {
       tree.follow([home]);
