@@ -56,7 +56,9 @@ export async function each<T>(items: T[], run: (item: T) => Promise<void>): Prom
 
 function chainOf(kind: Kind, { status }: Listed): Condition[] {
   const conditions = Array.isArray(status?.conditions) ? status.conditions : [];
-  const failed = conditions.filter(({ type, status: holds }) => holds === "False" && (OURS.test(kind.group) || POSITIVE.has(type)));
+  const failed = conditions.filter(
+    ({ type, status: holds, severity }) => holds === "False" && severity !== "Info" && (OURS.test(kind.group) || POSITIVE.has(type)),
+  );
   failed.sort((a, b) => Number(a.type === "Ready") - Number(b.type === "Ready"));
   const chain: Condition[] = [];
   for (const condition of failed) {

@@ -6,6 +6,8 @@ export interface Condition {
   reason: string;
   message: string;
   lastTransitionTime?: string;
+  /** The weight of a condition that does not hold, for kinds of kcp: "Info" is no obstacle. */
+  severity?: string;
 }
 
 export interface Workspace {
