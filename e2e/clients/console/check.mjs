@@ -29,13 +29,13 @@ await apis(admin, join(here, "widgets.json"), BINDINGS);
 await gears(admin);
 const MARKUP = '<img src=x onerror="document.title=1">';
 const exported = "/clusters/root:provider/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
-const titled = await admin.send(
-  "PATCH",
-  exported,
-  { metadata: { annotations: { "apis.insula.io/title": MARKUP } } },
-  { "content-type": "application/merge-patch+json" },
-);
-assert.equal(titled.status, 200, titled.text);
+async function entitle(title) {
+  const headers = { "content-type": "application/merge-patch+json" };
+  const answer = await admin.send("PATCH", exported, { metadata: { annotations: { "apis.insula.io/title": title } } }, headers);
+  assert.equal(answer.status, 200, answer.text);
+}
+
+await entitle(MARKUP);
 
 async function signIn(page, secret, workspace, path = "") {
   await page.goto(`${url}/console${path}`);
@@ -272,6 +272,7 @@ async function tenantSees() {
 
 const page = await workspaces();
 await exportsPage(page);
+await entitle("Widgets");
 await playground(page);
 const tools = { url, admin, look };
 await pages.objects(page, tools);

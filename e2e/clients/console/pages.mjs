@@ -209,6 +209,8 @@ export async function stuck(page, { url, look }) {
   await below.getByText(/naming conflict with CustomResourceDefinition/).waitFor();
   await more.click();
   await page.getByText("Objects of all 41 workspaces below.").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await look(page, "stuck");
   // Rules that keep fields for their own version say so by a condition that is no obstacle.
   await page.goto(`${url}/console/stuck/root:provider`);
   await page.getByText("Nothing that is stuck was found in root:provider").waitFor();
@@ -227,8 +229,6 @@ export async function stuck(page, { url, look }) {
   await page.getByRole("row", { name: /APIBinding/ }).click();
   const chain = page.getByRole("complementary", { name: "APIBinding widgets" });
   await chain.getByText(/naming conflict with CustomResourceDefinition/).waitFor();
-  await page.getByText("Live", { exact: true }).waitFor();
-  await look(page, "stuck");
   await chain.getByRole("link", { name: "Open" }).click();
   await page.waitForURL(/\/objects\/root:org-21:team-001\/apibindings\.v1alpha2\.apis\.kcp\.io\/widgets$/);
 }
@@ -289,7 +289,8 @@ export async function servers(page, { url, look }) {
   await page.goto(`${url}/console/servers`);
   await page.getByText("Ready", { exact: true }).waitFor();
   await page.getByText("Flush p99").waitFor();
-  await page.getByText("Per second").waitFor();
+  // Requests in a second are known after two readings.
+  await page.getByRole("row", { name: /^Get [\d,]+ \d+ \d+\.\d \d/ }).waitFor();
   await page.getByRole("cell", { name: /answers$/ }).waitFor();
   await page.getByText("Live", { exact: true }).waitFor();
   await look(page, "servers");
