@@ -1,6 +1,6 @@
-//! Suggestions for ten published APIs (`../shared/testdata/real`): most fields that their authors
-//! renamed, moved or restructured are found, and little else is proposed. `published_moves.txt`
-//! lists what is needed.
+//! Suggestions for published APIs (`../shared/testdata/real` and `published`): fields that their
+//! authors renamed, moved or restructured are found, and little else is proposed.
+//! `published_moves.txt` lists what ten of them need, `unseen_moves.txt` what 33 others need.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -15,14 +15,15 @@ use std::sync::Arc;
 use support::yaml;
 
 const NEEDED: &str = include_str!("testdata/published_moves.txt");
+const NEEDED_UNSEEN: &str = include_str!("testdata/unseen_moves.txt");
 
 /// A field of the old version and its counterpart, with `[]` for every item.
 type Move = (String, String);
 
 /// Returns what is needed for each definition and pair of versions.
-fn needed() -> Vec<([&'static str; 3], Vec<Move>)> {
+fn needed(text: &'static str) -> Vec<([&'static str; 3], Vec<Move>)> {
     let mut out: Vec<([&str; 3], Vec<Move>)> = Vec::new();
-    for line in NEEDED.lines().filter(|line| !line.starts_with('#')) {
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
         match (line.split_once(" > "), out.last_mut()) {
             (Some((old, new)), Some((_, moves))) => moves.push((old.trim().to_owned(), new.to_owned())),
             _ => {
@@ -89,6 +90,13 @@ struct Score {
 }
 
 impl Score {
+    fn add(&mut self, other: &Score) {
+        self.needed += other.needed;
+        self.drafted += other.drafted;
+        self.right += other.right;
+        self.wrong += other.wrong;
+    }
+
     fn line(&self) -> String {
         let Score {
             needed,
@@ -100,15 +108,18 @@ impl Score {
     }
 }
 
-#[test]
-fn most_moves_of_published_apis_are_suggested() {
-    let folder = File::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/real");
+/// Returns the numbers of all definitions of a folder as a table, and their sum; `None` without the
+/// folder.
+fn scored(folder: &str, moves: &'static str) -> Option<(String, Score)> {
+    let folder = File::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/testdata")
+        .join(folder);
     if !folder.exists() {
         eprintln!("skipped: {} does not exist", folder.display());
-        return;
+        return None;
     }
     let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
-    for ([name, from, to], needed) in needed() {
+    for ([name, from, to], needed) in needed(moves) {
         let definition = yaml(&fs::read_to_string(folder.join(name).join("crd.yaml")).unwrap());
         let version = |name: &str| {
             let versions = definition["spec"]["versions"].as_array().unwrap();
@@ -121,39 +132,50 @@ fn most_moves_of_published_apis_are_suggested() {
             }
         };
         let found = drafted(&suggest(&version(from), &version(to)));
-        let by_lists: Vec<Move> = found.iter().filter_map(lists).collect();
-        let is_found = |wanted: &&Move| {
-            let covered = |pair: &Move| within(wanted, pair) || within(pair, wanted);
-            found.iter().any(covered) || by_lists.iter().any(|pair| within(wanted, pair))
-        };
-        let right = needed.iter().filter(is_found).count();
-        let wrong = |pair: &&Move| !needed.iter().any(|wanted| within(wanted, pair) || within(pair, wanted));
-        for missed in needed.iter().filter(|wanted| !is_found(wanted)) {
-            eprintln!("{name} {from}: missed {} > {}", missed.0, missed.1);
-        }
-        for wrong in found.iter().filter(wrong) {
-            eprintln!("{name} {from}: wrong {} > {}", wrong.0, wrong.1);
-        }
-        let score = scores.entry(name).or_default();
-        score.needed += needed.len();
-        score.drafted += found.len();
-        score.right += right;
-        score.wrong += found.iter().filter(wrong).count();
+        scores
+            .entry(name)
+            .or_default()
+            .add(&score([name, from], &needed, &found));
     }
     let mut lines: Vec<String> = vec![format!("{:<26} needed drafted right wrong", "")];
     let mut all = Score::default();
     for (name, score) in &scores {
         lines.push(format!("{name:<26} {}", score.line()));
-        all.needed += score.needed;
-        all.drafted += score.drafted;
-        all.right += score.right;
-        all.wrong += score.wrong;
+        all.add(score);
     }
     lines.push(format!("{:<26} {}", "all", all.line()));
+    Some((lines.join("\n") + "\n", all))
+}
+
+fn score([name, from]: [&str; 2], needed: &[Move], found: &[Move]) -> Score {
+    let by_lists: Vec<Move> = found.iter().filter_map(lists).collect();
+    let is_found = |wanted: &&Move| {
+        let covered = |pair: &Move| within(wanted, pair) || within(pair, wanted);
+        found.iter().any(covered) || by_lists.iter().any(|pair| within(wanted, pair))
+    };
+    let wrong = |pair: &&Move| !needed.iter().any(|wanted| within(wanted, pair) || within(pair, wanted));
+    for missed in needed.iter().filter(|wanted| !is_found(wanted)) {
+        eprintln!("{name} {from}: missed {} > {}", missed.0, missed.1);
+    }
+    for wrong in found.iter().filter(wrong) {
+        eprintln!("{name} {from}: wrong {} > {}", wrong.0, wrong.1);
+    }
+    Score {
+        needed: needed.len(),
+        drafted: found.len(),
+        right: needed.iter().filter(is_found).count(),
+        wrong: found.iter().filter(wrong).count(),
+    }
+}
+
+#[test]
+fn most_moves_of_published_apis_are_suggested() {
+    let Some((table, all)) = scored("real", NEEDED) else {
+        return;
+    };
     assert!(
         all.right * 10 >= all.needed * 8 && all.wrong * 20 <= all.drafted,
-        "{}",
-        lines.join("\n")
+        "{table}"
     );
     expect![[r#"
                                    needed drafted right wrong
@@ -169,5 +191,42 @@ fn most_moves_of_published_apis_are_suggested() {
         tekton-taskrun                  6       3     5     0
         all                           182     197   176     0
     "#]]
-    .assert_eq(&(lines.join("\n") + "\n"));
+    .assert_eq(&table);
+}
+
+/// Definitions that suggestions were not made for.
+#[test]
+fn moves_of_unseen_apis_are_counted() {
+    let Some((table, _)) = scored("published", NEEDED_UNSEEN) else {
+        return;
+    };
+    expect![[r#"
+                                   needed drafted right wrong
+        capa-eksconfig                  0       0     0     0
+        capo-cluster                   16      26    12     0
+        capo-machine                    4       3     3     0
+        capsule-tenant                  0       0     0     0
+        capv-cluster                    4       4     4     0
+        capv-machine                    7       7     7     0
+        csi-groupcontent                1       0     0     0
+        eso-externalsecret              0       0     0     0
+        eso-secretstore                 0       0     0     0
+        karmada-binding                 2       1     1     0
+        knative-eventtype               4       0     0     0
+        kueue-admissioncheck            0       0     0     0
+        kueue-clusterqueue              3       3     3     0
+        kueue-localqueue                1       1     1     0
+        kueue-multikueuecluster         2       2     2     0
+        kueue-workload                  5       2     2     0
+        kyverno-clusterpolicy           0       0     0     0
+        metallb-bgppeer                 0       0     0     0
+        ocm-addon                       7       4     4     0
+        ocm-cma                         5       1     1     0
+        otel-collector                  6       4     3     0
+        prom-alertmanagerconfig         1       1     1     0
+        vmop-image                     12       2     2     0
+        vmop-virtualmachine            26      15    14     1
+        all                           106      76    60     1
+    "#]]
+    .assert_eq(&table);
 }
