@@ -1,7 +1,7 @@
 //! One verdict about rules: a server and `insula conversion test` search the same cases, and find
 //! the same.
 
-use insula_e2e::{Client, shared, workspace};
+use insula_e2e::{Client, Kubectl, shared, workspace};
 use serde_json::{Value, json};
 
 use crate::tools::ran;
@@ -130,4 +130,66 @@ fn server_and_tool_have_one_verdict() {
         }) += 1;
     }
     assert!(admitted >= 3 && refused >= 3, "{admitted} admitted, {refused} refused");
+}
+
+/// A definition whose hub has the first item of a list that two other versions have, and its rules;
+/// `item` is the one that the rules from v3 name.
+fn with_lists(group: &str, item: usize) -> [Value; 2] {
+    let text = json!({"type": "string"});
+    let list = json!({"l": {"type": "array", "items": text}});
+    let [mut definition, mut rules] = manifests(group, &json!({"one": text}), &list, &json!([]));
+    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut third = versions[1].clone();
+    third["name"] = json!("v3");
+    versions.push(third);
+    let way = |from: &str, to: &str, field: &str, destination: &str| {
+        let rule = json!({"field": field, "destination": destination});
+        json!({"from": from, "to": to, "rules": [rule]})
+    };
+    let third = format!("spec.l[{item}]");
+    rules["spec"] = json!({"hub": "v1", "conversions": [
+        way("v1", "v2", "spec.one", "spec.l[0]"),
+        way("v2", "v1", "spec.l[0]", "spec.one"),
+        way("v1", "v3", "spec.one", "spec.l[0]"),
+        way("v3", "v1", &third, "spec.one"),
+    ]});
+    [definition, rules]
+}
+
+/// Lists that look like one list in several versions, and are not, are told by `kubectl apply` and
+/// by the tool; those that are one list are not.
+#[test]
+fn lists_that_are_not_one_list_are_told_by_server_and_tool() {
+    let server = shared();
+    let admin = server.admin();
+    let (name, _) = workspace(&admin, "lists");
+    let kubectl = Kubectl::for_server(&server);
+    let apart = ".spec.l is not one list in v2 and v3: the hub v1 lacks it, rules name an item of it, and each \
+                 version keeps for itself what no rule moves; with the same rules in each all of it is one list";
+    for (group, item) in [("alike", 0), ("apart", 1)] {
+        let manifests = with_lists(group, item);
+        let text = manifests.each_ref().map(ToString::to_string).join("\n---\n");
+        let (code, out, error) = ran(&["conversion", "test", "-f", "-"], &text);
+        assert_eq!(code, 0, "{out}{error}");
+        assert_eq!(out.contains(&format!("  warning: {apart}\n")), item == 1, "{out}");
+        assert_eq!(out.matches("is not one list").count(), item, "{out}");
+        let Some(kubectl) = &kubectl else { continue };
+        let [definition, rules] = manifests.each_ref().map(ToString::to_string);
+        let applied = kubectl.run(&name, &["apply", "-f", "-"], &definition);
+        assert_eq!(applied.code, 0, "{}", applied.text);
+        let applied = kubectl.run(&name, &["apply", "-f", "-"], &rules);
+        assert_eq!(applied.code, 0, "{}", applied.text);
+        assert_eq!(
+            applied.text.contains(&format!("Warning: {apart}\n")),
+            item == 1,
+            "{}",
+            applied.text
+        );
+        assert_eq!(
+            applied.text.matches("is not one list").count(),
+            item,
+            "{}",
+            applied.text
+        );
+    }
 }
