@@ -10,8 +10,10 @@
 //! .spec.hint     added     string
 //! ```
 
+mod restriction;
+
 use crate::formats;
-use crate::node::{Junctors, ListType, MapType, Node, Type};
+use crate::node::{ListType, MapType, Node, Type};
 use insula_api::Json;
 use std::fmt;
 
@@ -324,22 +326,9 @@ impl Differ {
 
     /// Compares `allOf`, `anyOf`, `oneOf` and `not`, which only restrict.
     fn combinations(&mut self, old: &Node, new: &Node, path: &str) {
-        let parts: [(&str, fn(&Junctors) -> &[Node]); 4] = [
-            ("allOf", |all| &all.all_of),
-            ("anyOf", |all| &all.any_of),
-            ("oneOf", |all| &all.one_of),
-            ("not", |all| all.not.as_slice()),
-        ];
-        for (name, part) in parts {
-            if name == "anyOf" && new.int_or_string() {
-                // It says no more than the type.
-                continue;
-            }
-            let before = old.junctors.as_deref().map(part).unwrap_or_default();
-            let after = new.junctors.as_deref().map(part).unwrap_or_default();
-            let has = |all: &[Node], one: &Node| all.iter().any(|it| diff(it, one).is_empty());
-            let lost = before.iter().any(|one| !has(after, one));
-            let gained = after.iter().any(|one| !has(before, one));
+        let (old, new) = (restriction::combinations(old), restriction::combinations(new));
+        for ((name, before), (_, after)) in old.into_iter().zip(new) {
+            let (lost, gained) = (!before.is_subset(&after), !after.is_subset(&before));
             let narrower = match name {
                 "allOf" => gained,
                 "anyOf" => lost,

@@ -193,6 +193,50 @@ fn combinations_are_compared() {
 }
 
 #[test]
+fn branches_are_compared_by_all_that_they_refuse() {
+    let object = |any_of: Json| json!({"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": any_of});
+    let either = |mut branches: Json| {
+        branches["x-kubernetes-int-or-string"] = json!(true);
+        branches
+    };
+    let spelled = || json!([{"type": "integer"}, {"type": "string"}]);
+    check(&[
+        (
+            object(json!([{"required": ["a"]}, {"required": ["b"]}])),
+            object(json!([{"required": ["a", "c"]}, {"required": ["b"]}])),
+            vec![".f narrowed anyOf changed !"],
+        ),
+        (
+            either(json!({"anyOf": spelled()})),
+            either(json!({"anyOf": [{"pattern": "%$"}, {"minimum": 1}]})),
+            vec![".f narrowed anyOf added !"],
+        ),
+        (
+            either(json!({})),
+            either(json!({"allOf": [{"anyOf": spelled()}]})),
+            vec![],
+        ),
+        (
+            either(json!({"allOf": [{"anyOf": spelled()}]})),
+            either(json!({"allOf": [{"anyOf": spelled()}, {"maximum": 9}]})),
+            vec![".f narrowed allOf added !"],
+        ),
+    ]);
+}
+
+/// A comparison of each branch with each one would take twice as long for each level.
+#[test]
+fn deep_branches_are_compared_once() {
+    let deep = |length: usize| {
+        let bottom = json!({"minLength": length});
+        let not = (0..60).fold(bottom, |inner, _| json!({"not": inner}));
+        json!({"type": "string", "not": not})
+    };
+    assert_eq!(lines(deep(1), deep(1)), [""; 0]);
+    assert_eq!(lines(deep(1), deep(2)), [".f narrowed not changed !"]);
+}
+
+#[test]
 fn fields_come_go_and_become_required() {
     let text = json!({"type": "string"});
     let object = |fields: Json, required: Json| json!({"type": "object", "properties": fields, "required": required});
