@@ -124,11 +124,13 @@ export async function failingBelow(workspace: string, known: Known, signal: Abor
       try {
         await look(workspace, kind, found, signal);
       } catch (error) {
-        if (!refusedWith(error, 403, 404)) throw error;
+        // A kind that cannot be listed hides no others.
+        if (!(error instanceof Refused)) throw error;
+        if (error.status !== 404) continue;
         // Another workspace serves the kind in another version.
-        if (refusedWith(error, 404) && !own) own = await discover(workspace, known, signal);
-        const other = own?.get(keyOf(one));
-        if (other && other.version !== kind.version) await look(workspace, other, found, signal);
+        own ??= await discover(workspace, known, signal);
+        const other = own.get(keyOf(one));
+        if (other && other.version !== kind.version) await look(workspace, other, found, signal).catch(() => undefined);
       }
     }
   } catch (error) {
