@@ -19,7 +19,6 @@ const NAMED_MAX: usize = 10;
 pub(crate) async fn tell(deps: &Deps, served: &Served, old: &Entry) {
     if let Some(event) = event(deps, served, old) {
         let plan = Plan::new(vec![event]);
-        // Boxed, because it is rare, and part of the future of every update.
         drop(client::commit(deps, &plan).await);
     }
 }

@@ -1,8 +1,8 @@
 //! The verbs, the same for every resource. Each is a function of the shared state
 //! ([`crate::Deps`]), a target and the options of the request.
 //!
-//! They return boxed futures: the code of an `async fn` is compiled in each crate that awaits it,
-//! that of a boxed future once, here.
+//! Writes, pages and watches are boxed futures: the code of an `async fn` is compiled in each crate
+//! that awaits it, that of a boxed future once, here.
 
 mod admit;
 mod apply;

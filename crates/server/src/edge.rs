@@ -146,8 +146,7 @@ impl Edge {
         let unread = UnreadBody::track(&mut request);
         let answered = match protocol {
             Protocol::Grpc => self.calls.answer(&self.api, request, arrival).await,
-            // Boxed, so that the stages above move a pointer.
-            Protocol::Http | Protocol::Health => Box::pin(self.api.serve(request, arrival)).await,
+            Protocol::Http | Protocol::Health => self.api.serve(request, arrival).await,
         };
         if let Some(unread) = unread {
             let most = self.api.limits.settings.body_bytes;
