@@ -360,25 +360,14 @@ fn fields_and_versions(scene: &Scene) {
     assert!(text.contains(column), "{text}");
     let default = "default-added:engines.five.example.io/v2:.spec.level: 30 objects in 30 workspaces; default 1 added";
     assert!(text.contains(default), "{text}");
-    let accepted = [
-        "--accept",
-        "client-broken=30",
-        "--accept",
-        "field-removed=9",
-        "--remove",
-        "engines/v1beta1",
-    ];
-    let (code, text) = scene.publish(&second, &[&["--apply", "--wait"], &accepted[..]].concat());
+    let apply = |fields: &str| {
+        let accepted = ["--accept", "client-broken=30", "--accept", fields];
+        let others = ["--apply", "--wait", "--remove", "engines/v1beta1"];
+        scene.publish(&second, &[&others[..], &accepted[..]].concat())
+    };
+    let (code, text) = apply("field-removed=9");
     assert_eq!(code, 1, "{text}");
-    let accepted = [
-        "--accept",
-        "client-broken=30",
-        "--accept",
-        "field-removed=10",
-        "--remove",
-        "engines/v1beta1",
-    ];
-    let (code, text) = scene.publish(&second, &[&["--apply", "--wait"], &accepted[..]].concat());
+    let (code, text) = apply("field-removed=10");
     assert_eq!(code, 0, "{text}");
     let path = format!("/apis/{GROUP}/v2/engines/main");
     scene.tenants[3]
@@ -399,7 +388,7 @@ fn fields_and_versions(scene: &Scene) {
     scene.tenants[3]
         .merge(&path, &json!({"spec": {"count": 3}}))
         .expect(200);
-    let (code, text) = scene.publish(&second, &[&["--apply", "--wait"], &accepted[..]].concat());
+    let (code, text) = apply("field-removed=10");
     assert_eq!(code, 0, "{text}");
     let (code, text) = scene.export(&["retire", GROUP, "engines", "--field", ".spec.backup", "--dry-run"]);
     assert!(
