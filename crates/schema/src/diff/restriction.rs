@@ -7,32 +7,30 @@ use std::{collections::BTreeSet, fmt::Write as _};
 /// Returns the texts of the branches of each combination of a node, without those that say no more
 /// than the type int-or-string.
 pub(super) fn combinations(node: &Node) -> [(&'static str, BTreeSet<String>); 4] {
-    let texts = |nodes: &[Node]| nodes.iter().map(text).collect();
+    let is_spelled = |branches: &[Node]| node.int_or_string && is_integer_or_string(branches);
+    branches(node).map(|(name, branches)| {
+        let first = branches.first().and_then(|first| first.junctors.as_deref());
+        let left = match name {
+            "allOf" if first.is_some_and(|first| is_spelled(&first.any_of)) => &branches[1..],
+            "anyOf" if is_spelled(branches) => &[],
+            _ => branches,
+        };
+        (name, left.iter().map(text).collect())
+    })
+}
+
+/// Returns the branches of each combination of a node.
+fn branches(node: &Node) -> [(&'static str, &[Node]); 4] {
     let (all_of, any_of, one_of, not) = match node.junctors.as_deref() {
-        Some(junctors) => {
-            let Junctors {
-                all_of,
-                any_of,
-                one_of,
-                not,
-            } = junctors;
-            (&**all_of, &**any_of, &**one_of, not.as_slice())
-        }
+        Some(Junctors {
+            all_of,
+            any_of,
+            one_of,
+            not,
+        }) => (&**all_of, &**any_of, &**one_of, not.as_slice()),
         None => Default::default(),
     };
-    let is_spelled = |branches: &[Node]| node.int_or_string && is_integer_or_string(branches);
-    let first = all_of.first().and_then(|first| first.junctors.as_deref());
-    let all_of = match first.is_some_and(|first| is_spelled(&first.any_of)) {
-        true => &all_of[1..],
-        false => all_of,
-    };
-    let any_of = if is_spelled(any_of) { &[] } else { any_of };
-    [
-        ("allOf", texts(all_of)),
-        ("anyOf", texts(any_of)),
-        ("oneOf", texts(one_of)),
-        ("not", texts(not)),
-    ]
+    [("allOf", all_of), ("anyOf", any_of), ("oneOf", one_of), ("not", not)]
 }
 
 /// Returns true for the branches `{type: integer}` and `{type: string}`, in this order.
@@ -67,7 +65,8 @@ fn write(node: &Node, out: &mut String) {
         map_type: _,
         required,
         limits,
-        junctors,
+        // All of them are `branches`.
+        junctors: _,
         rules,
     } = node;
     let flags = (kind, nullable, int_or_string, preserves_unknown, embedded, list_type);
@@ -87,22 +86,7 @@ fn write(node: &Node, out: &mut String) {
             write(node, out);
         }
     }
-    let Junctors {
-        all_of,
-        any_of,
-        one_of,
-        not,
-    } = match junctors.as_deref() {
-        Some(junctors) => junctors,
-        None => return out.push('}'),
-    };
-    let combinations = [
-        ("allOf", &**all_of),
-        ("anyOf", any_of),
-        ("oneOf", one_of),
-        ("not", not.as_slice()),
-    ];
-    for (name, nodes) in combinations {
+    for (name, nodes) in branches(node) {
         out.push_str(name);
         nodes.iter().for_each(|node| write(node, out));
     }

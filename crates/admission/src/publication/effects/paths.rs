@@ -108,6 +108,7 @@ mod tests {
             assert!(!holds(&object, absent), "{absent}");
         }
     }
+
     #[test]
     fn a_list_without_keys_is_validated_as_a_whole() {
         let list = |kind: &str, items: Json| {
