@@ -7,6 +7,7 @@
 
 use std::{
     ffi::OsString,
+    fs::File,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     process::Command,
@@ -209,7 +210,8 @@ pub fn newest_kubectl() -> Result<PathBuf, String> {
 }
 
 /// Returns the folder `name` and a hash of `files` beside the build, which `fetch` fills if it is
-/// not there or `anew`. An error is a sentence.
+/// not there or `anew`, one caller at a time: several tests want the same folder at once. An error is
+/// a sentence.
 pub(crate) fn install(
     name: &str,
     source: &Path,
@@ -227,20 +229,23 @@ pub(crate) fn install(
         .nth(2)
         .map(|target| target.join("tools"))
         .ok_or("no folder for tools")?;
-    let installed = target.join(format!("{name}-{:016x}", hasher.finish()));
+    let identity = format!("{name}-{:016x}", hasher.finish());
+    let lock = target.join(format!("{identity}.lock"));
+    let failed = |error: std::io::Error| format!("{}: {error}", lock.display());
+    std::fs::create_dir_all(&target).map_err(failed)?;
+    // The lock ends with the file, so also with a process that is killed.
+    let held = File::create(&lock).map_err(failed)?;
+    held.lock().map_err(failed)?;
+    let installed = target.join(&identity);
     if anew || !installed.exists() {
         // Installed into a temporary folder and renamed, so that an interrupted run never looks
         // complete.
-        let partial = target.join(format!("{name}-{}.partial", std::process::id()));
-        std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
-        let fetched = fetch(&partial);
-        if fetched.is_ok() && std::fs::rename(&partial, &installed).is_err() {
-            // Another run was faster, or an earlier run left its result.
-            let _ = std::fs::remove_dir_all(&installed);
-            std::fs::rename(&partial, &installed).map_err(|error| error.to_string())?;
-        }
+        let partial = target.join(format!("{identity}.partial"));
         let _ = std::fs::remove_dir_all(&partial);
-        fetched?;
+        std::fs::create_dir_all(&partial).map_err(failed)?;
+        fetch(&partial)?;
+        let _ = std::fs::remove_dir_all(&installed);
+        std::fs::rename(&partial, &installed).map_err(failed)?;
     }
     Ok(installed)
 }
@@ -387,5 +392,44 @@ impl Server {
             cluster["cluster"]["server"] = format!("{}/clusters/{workspace}", self.url()).into();
         }
         config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    /// Tests in threads of one process want the same packages at once.
+    #[test]
+    fn packages_are_fetched_once_and_seen_whole() {
+        let source = tempfile::tempdir().unwrap();
+        std::fs::write(source.path().join("manifest"), "").unwrap();
+        let name = format!("whole-{}", std::process::id());
+        let fetched = AtomicUsize::new(0);
+        let fetch = |into: &Path| {
+            fetched.fetch_add(1, Ordering::Relaxed);
+            for part in ["first", "last"] {
+                std::fs::write(into.join(part), "").map_err(|error| error.to_string())?;
+                thread::sleep(Duration::from_millis(50));
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let folder = install(&name, source.path(), &["manifest"], false, &fetch).unwrap();
+                    assert!(folder.join("last").exists());
+                });
+            }
+        });
+        assert_eq!(fetched.load(Ordering::Relaxed), 1);
+        let folder = install(&name, source.path(), &["manifest"], false, &fetch).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_file(folder.with_extension("lock")).unwrap();
     }
 }
