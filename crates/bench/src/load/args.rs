@@ -34,6 +34,9 @@ pub(crate) enum Measurement {
     /// Starts of the program on a store with objects, spread over the tenants, until the first
     /// read. All servers are ended and started one after the other, also while others serve.
     Restart,
+    /// Creates at several servers on one etcd, of which one is ended and started again, and then
+    /// stands still.
+    Outage,
     /// All measurements.
     All,
 }

@@ -2,6 +2,7 @@
 
 mod contention;
 mod noisy_tenant;
+mod outage;
 mod restart;
 mod scale;
 mod verbs;
@@ -49,6 +50,11 @@ pub(super) async fn everything(
         restart::starts(arguments, server, workspaces, report)
             .await
             .context("starting again")?;
+    }
+    if arguments.wants(Measurement::Outage) && arguments.server.is_none() {
+        outage::creates(arguments, server, workspaces, report)
+            .await
+            .context("with a server away")?;
     }
     Ok(())
 }

@@ -91,17 +91,24 @@ impl Server {
     /// Ends a server as its operator would, and starts it again in its directory. Returns once it
     /// is ready, with the time since the start of the process.
     pub(crate) async fn restart(&mut self, index: usize, arguments: &Arguments) -> Result<Duration> {
+        self.signal(index, "TERM")?;
         let started = &mut self.started[index];
-        let ended = Command::new("kill").arg(started.child.id().to_string()).status()?;
-        if !ended.success() {
-            bail!("the server was not ended: {ended}");
-        }
         started.child.wait()?;
         let begun = Instant::now();
         started.child = spawn(arguments, &started.dir)?;
         self.pids[index] = started.child.id();
         self.ready(index).await.with_context(|| self.log_tail())?;
         Ok(begun.elapsed())
+    }
+
+    /// Sends a signal to a server, by its name without `SIG`.
+    pub(crate) fn signal(&self, index: usize, signal: &str) -> Result<()> {
+        let pid = self.started[index].child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status()?;
+        if !sent.success() {
+            bail!("no {signal} was sent to the server: {sent}");
+        }
+        Ok(())
     }
 
     /// Returns the kubeconfigs of the administrator, one of each server.
