@@ -19,14 +19,14 @@ use std::{
 };
 
 /// Objects that a walk visits between two payments.
-const PAID_ENTRIES: usize = 64;
+pub(crate) const PAID_ENTRIES: usize = 64;
 
 /// Price of an object on a walk: so that the meter looks at the clock between two payments, however
 /// long the visits take.
-const ENTRY_UNITS: u64 = 80;
+pub(crate) const ENTRY_UNITS: u64 = 80;
 
 /// Price of a key that a walk passes without reading the object.
-const KEY_UNITS: u64 = 6;
+pub(crate) const KEY_UNITS: u64 = 6;
 
 /// The objects at one revision, read one by one. Cheap to take and to clone.
 ///
@@ -157,7 +157,7 @@ impl Pinned {
 
     /// Notes a read of a scope whose history was cut. Nothing after the revision of a pinned
     /// snapshot is cut, so that the latest ones pay one comparison.
-    fn note_read(&self, state: &State, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) {
+    pub(crate) fn note_read(&self, state: &State, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) {
         if state.log.lost(None, None) > self.0.revision {
             let lost = state.log.lost(resource, cluster);
             self.0.whole_from.fetch_max(lost.0, Ordering::Relaxed);

@@ -84,7 +84,7 @@ fn visited(walk: impl FnOnce(&mut dyn FnMut())) -> usize {
 }
 
 /// Every way to walk, by the number of objects that it found.
-const WALKS: [(&str, Walk); 6] = [
+const WALKS: [(&str, Walk); 7] = [
     ("for_each", |snapshot| {
         visited(|found| {
             snapshot.for_each(&scope(), |_| {
@@ -108,6 +108,7 @@ const WALKS: [(&str, Walk); 6] = [
         })
     }),
     ("range", |snapshot| snapshot.range(&scope(), None, usize::MAX).len()),
+    ("scan", |snapshot| snapshot.scan(scope()).count()),
     ("indexed", |snapshot| snapshot.indexed(&BY_NOTHING, "").len()),
     ("count", |snapshot| snapshot.count(&scope())),
     ("count_after", |snapshot| snapshot.count_after(&scope(), None)),

@@ -30,11 +30,11 @@ use insula_proto::admin::v1::{
     ChangeType, Condition, CreateWorkspaceRequest, CreateWorkspaceResponse, DeleteWorkspaceRequest,
     DeleteWorkspaceResponse, ExplainWorkspaceRequest, ExplainWorkspaceResponse, FreezeWorkspaceRequest,
     FreezeWorkspaceResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse,
-    ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest, TreeWorkspacesResponse,
+    ResponseHeader, ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest, TreeWorkspacesResponse,
     UndeleteWorkspaceRequest, UndeleteWorkspaceResponse, UpdateWorkspaceRequest, UpdateWorkspaceResponse,
     WatchWorkspacesRequest, WatchWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
 };
-use insula_store::{Entry, Snapshot};
+use insula_store::{Entry, Scan, Snapshot};
 use std::{collections::BTreeMap, pin::Pin};
 use tokio_stream::{Stream, iter};
 use tonic::{Request, Response, Status};
@@ -105,6 +105,7 @@ impl WorkspaceService for AdminService {
             .run(async { describe_cluster(&session, &cluster, &path) })
             .await?;
         let walk = Walk {
+            header: session.header(),
             session,
             max_depth,
             next: Some(first),
@@ -279,9 +280,10 @@ fn get(
 }
 
 /// A walk through a tree of workspaces at one state: parents before their children, siblings by
-/// name. It holds one cursor for each level, whatever the number of workspaces.
+/// name. It holds a few children of each level, whatever the number of workspaces.
 struct Walk {
     session: Session,
+    header: Option<ResponseHeader>,
     max_depth: u32,
     /// The first workspace, until it is returned.
     next: Option<Workspace>,
@@ -294,10 +296,8 @@ struct Walk {
 
 /// A workspace whose children are being returned.
 struct Level {
-    cluster: ClusterName,
     path: ClusterPath,
-    /// The child that was returned last.
-    after: Option<ObjectKey>,
+    children: Scan,
 }
 
 impl Walk {
@@ -314,22 +314,16 @@ impl Walk {
         let Session { caller, snapshot, .. } = &self.session;
         let within = (self.max_depth == 0 || depth < self.max_depth) && !locate::awaits_deletion(snapshot, &cluster);
         if within && caller.permit(snapshot, &cluster, listing()).is_ok() {
-            self.open.push(Level {
-                cluster,
-                path,
-                after: None,
-            });
+            let children = snapshot.scan(Scope::cluster(ids::workspaces(), cluster));
+            self.open.push(Level { path, children });
         }
     }
 
     /// Returns the next child of the deepest workspace that has one left.
     fn child(&mut self) -> Option<Workspace> {
-        while let Some(level) = self.open.last_mut() {
-            let scope = Scope::cluster(ids::workspaces(), level.cluster.clone());
-            let found = self.session.snapshot.range(&scope, level.after.as_ref(), 1);
-            if let Some(entry) = found.first() {
-                level.after = Some(entry.key.clone());
-                return Some(describe(entry, &level.path));
+        while let Some(Level { path, children }) = self.open.last_mut() {
+            if let Some(entry) = children.next() {
+                return Some(describe(&entry, path));
             }
             self.open.pop();
         }
@@ -358,7 +352,7 @@ impl Iterator for Walk {
         let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         self.descend(&workspace);
         Some(Ok(TreeWorkspacesResponse {
-            header: self.session.header(),
+            header: self.header.clone(),
             workspace: Some(workspace),
             depth,
         }))
