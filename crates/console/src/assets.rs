@@ -99,18 +99,41 @@ pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result
     Ok(response)
 }
 
+/// Returns the headers under which a browser takes what the console answers: nothing from elsewhere,
+/// in no frame, for no other origin, and never as another type.
+fn guards() -> [(HeaderName, HeaderValue); 6] {
+    let fixed = HeaderValue::from_static;
+    [
+        (CONTENT_SECURITY_POLICY, fixed(POLICY)),
+        (X_CONTENT_TYPE_OPTIONS, fixed("nosniff")),
+        (X_FRAME_OPTIONS, fixed("DENY")),
+        (REFERRER_POLICY, fixed("no-referrer")),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            fixed("same-origin"),
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            fixed("same-origin"),
+        ),
+    ]
+}
+
 /// Adds the headers under which a browser runs a packed page, or takes a file of it: nothing from
 /// elsewhere, and nothing kept without asking.
 pub fn guard_page(headers: &mut HeaderMap) {
-    let fixed = HeaderValue::from_static;
     // Small files: asking whether one changed is one round trip, and no update leaves an old one.
-    headers.insert(CACHE_CONTROL, fixed("no-cache"));
-    headers.insert(CONTENT_SECURITY_POLICY, fixed(POLICY));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
-    headers.insert(X_FRAME_OPTIONS, fixed("DENY"));
-    headers.insert(REFERRER_POLICY, fixed("no-referrer"));
-    for name in ["cross-origin-opener-policy", "cross-origin-resource-policy"] {
-        headers.insert(HeaderName::from_static(name), fixed("same-origin"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    for (name, value) in guards() {
+        headers.insert(name, value);
+    }
+}
+
+/// Adds the headers of a page to any other answer below `/console`, a refusal or one of the API. A
+/// policy that the answer has already is one for a document of somebody else, and stays.
+pub fn guard_answer(headers: &mut HeaderMap) {
+    for (name, value) in guards() {
+        headers.entry(name).or_insert(value);
     }
 }
 

@@ -18,6 +18,6 @@ mod refusal;
 mod request;
 mod session;
 
-pub use assets::guard_page;
+pub use assets::{guard_answer, guard_page};
 pub use login::{Endpoints, Form, Login, Provider, encoded, escaped};
-pub use request::{Console, Route, SignIn};
+pub use request::{Console, Route, SignIn, serves};

@@ -101,18 +101,14 @@ impl Console {
 
     fn find(&self, request: &mut Request<Body>, arrival: &mut Arrival) -> Result<Found, Refusal> {
         let path = request.uri().path();
-        let is_below = |root: &str| {
-            path.strip_prefix(root)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        if !is_below(ROOT) {
+        if !serves(path) {
             return Ok(Found::Route(Route::Ordinary));
         }
-        if is_below(API) {
+        if is_below(API, path) {
             self.pass_on(request, arrival)?;
             return Ok(Found::Route(Route::Ordinary));
         }
-        let is_session = is_below(SESSIONS);
+        let is_session = is_below(SESSIONS, path);
         // A page's query is for its script. What a provider answered is in one, and in no log.
         let query = take_query(request);
         if is_session {
@@ -236,6 +232,16 @@ impl Console {
             add_cookie(response, &LOGIN.end());
         }
     }
+}
+
+/// Returns true for the paths of the console.
+pub fn serves(path: &str) -> bool {
+    is_below(ROOT, path)
+}
+
+fn is_below(root: &str, path: &str) -> bool {
+    path.strip_prefix(root)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Makes the ordinary request of a sign-in of one with a token.

@@ -23,7 +23,7 @@ use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
 use insula_apiserver::ApiServer;
 use insula_auth::audit::Log;
-use insula_console::{Console, Route};
+use insula_console::{Console, Route, guard_answer, serves};
 use insula_edge::port::{Answered, Arrival, UnreadBody, is_call, listen::Answer};
 use tracing::Instrument;
 
@@ -69,6 +69,7 @@ impl Edge {
 
     async fn answer(&self, mut request: Request, mut arrival: Arrival) -> Answered {
         let console = self.console.as_ref();
+        let is_console = console.is_some() && serves(request.uri().path());
         // Before everything else: from here on a request of a session is an ordinary one.
         let route = match console {
             Some(console) => console.route(&mut request, &mut arrival).await,
@@ -84,6 +85,9 @@ impl Edge {
         let mut answered = answering.instrument(trace.span.clone()).await;
         if let Some((console, sign_in)) = console.zip(sign_in) {
             console.signed_in(sign_in, &mut answered.response);
+        }
+        if is_console {
+            guard_answer(answered.response.headers_mut());
         }
         trace.end(&mut answered);
         answered

@@ -271,6 +271,39 @@ fn pages_run_nothing_that_is_not_the_server_s() {
     assert_eq!(send(&anybody, "POST", "/console", &[], Bytes::new()).code, 405);
 }
 
+/// A refusal, a session or an object of the API is no page, and a browser is told so.
+#[test]
+fn every_answer_of_the_console_has_the_policy_of_its_pages() {
+    let server = shared();
+    let anybody = server.client(Who::Anonymous);
+    let carol = sign_in(&anybody, "carol-token");
+    let session = &[OWN, ("cookie", carol.as_str())];
+    for (method, path, headers, code) in [
+        ("GET", "/console/assets/other.js", &[][..], 404),
+        ("POST", "/console", &[], 405),
+        ("GET", "/console/session", &[OWN], 200),
+        ("POST", "/console/session", &[OWN], 401),
+        ("DELETE", "/console/session", session, 204),
+        ("GET", "/console/api/version", &[], 403),
+        ("GET", "/console/api/version", session, 200),
+        ("GET", "/console/api/clusters/root/api/v1/namespaces", session, 200),
+        ("GET", "/console/api/clusters/root/api/v1/namespaces/none", session, 404),
+        ("POST", &format!("/console/api{LIST}"), session, 404),
+    ] {
+        let answer = send(&anybody, method, path, headers, Bytes::new());
+        assert_eq!(answer.code, code, "{method} {path}: {}", answer.text);
+        let policy = answer.headers.get("content-security-policy").expect(path);
+        let policy = policy.to_str().unwrap();
+        for part in ["default-src 'none'", "frame-ancestors 'none'"] {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{path}");
+    }
+    // The same paths of the API, without the console, answer as ever.
+    let version = anybody.get("/version");
+    assert_eq!(version.headers.get("content-security-policy"), None);
+}
+
 #[test]
 fn the_console_can_be_off() {
     let server = Server::with(Setup {
