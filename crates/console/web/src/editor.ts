@@ -40,7 +40,7 @@ const COLOURS = HighlightStyle.define([
 
 const LOOK = EditorView.theme({
   "&": { height: "100%", fontSize: "12px", backgroundColor: "var(--bg)", color: "var(--text)" },
-  "&.cm-focused": { outline: "none" },
+  "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "-2px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5" },
   ".cm-content": { caretColor: "var(--text)" },
   ".cm-gutters": { backgroundColor: "var(--bg)", color: "var(--faint)", border: "none" },
