@@ -356,6 +356,7 @@ fn in_browser(script: &str, url: &str, shots: &Path) -> Result<Command, String> 
         "login.mjs",
         "pages.mjs",
         "seed.mjs",
+        "visitors.mjs",
         "widgets.json",
     ];
     let installed = install("console", &source, &files, false, &|into| {

@@ -13,6 +13,23 @@ const { configuration, rebased, remaining } = await load("src/applied.ts");
 const { automatic, begun, requested } = await load("src/migrating.ts");
 const { Tree } = await load("src/tree.ts");
 const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
+const { apply } = await load("src/draft.ts");
+const { objectArgs, quoted } = await load("src/command.ts");
+const { isPath, parse } = await load("src/router.ts");
+
+/** Runs a test with a server of its own, and a browser's parts that it has not. */
+async function served(fetch, run) {
+  const before = { fetch: globalThis.fetch, requestAnimationFrame: globalThis.requestAnimationFrame, localStorage: globalThis.localStorage };
+  const frame = (next) => setTimeout(next, 0);
+  Object.assign(globalThis, { fetch, requestAnimationFrame: frame, localStorage: { getItem: () => null } });
+  try {
+    await run();
+  } finally {
+    Object.assign(globalThis, before);
+  }
+}
+
+const answered = (body, status = 200) => new Response(typeof body === "string" ? body : JSON.stringify(body), { status });
 
 const HEAD = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } };
 const pod = (spec) => ({ ...HEAD, spec });
@@ -99,14 +116,11 @@ test("a field that changed in two ways is a clash, and one that changed in one w
 });
 
 test("a tree of many workspaces is shown a few times while it is read, its first level at once", async () => {
-  const before = { fetch: globalThis.fetch, frame: globalThis.requestAnimationFrame, storage: globalThis.localStorage };
   const lineOf = (path, parent) =>
     `${JSON.stringify({ header: { revision: 7 }, workspace: { path, parent, type: "", phase: "Ready", cluster: "", conditions: [] } })}\n`;
   const [root, child] = [lineOf("root", ""), (n) => lineOf(`root:${String(n).padStart(5, "0")}`, "root")];
-  globalThis.localStorage = { getItem: () => null };
-  globalThis.requestAnimationFrame = (run) => setTimeout(run, 0);
   // Each of a hundred parts of the whole tree comes by itself.
-  globalThis.fetch = async (_, { body }) => {
+  const fetch = async (_, { body }) => {
     const [parts, size] = JSON.parse(body).maxDepth === 1 ? [1, 10] : [100, 20];
     let part = 0;
     const pull = async (stream) => {
@@ -118,7 +132,7 @@ test("a tree of many workspaces is shown a few times while it is read, its first
     };
     return new Response(new ReadableStream({ pull }));
   };
-  try {
+  await served(fetch, async () => {
     const tree = new Tree("root");
     const sizes = [];
     tree.subscribe(() => sizes.push(tree.nodes.size));
@@ -129,9 +143,97 @@ test("a tree of many workspaces is shown a few times while it is read, its first
     assert.equal(tree.nodes.size, 2001);
     assert.ok(sizes[0] < 100 && sizes.at(-1) === 2001, String(sizes));
     assert.ok(sizes.length <= most, `${sizes.length} pictures, not ${most}: ${sizes}`);
-  } finally {
-    Object.assign(globalThis, { fetch: before.fetch, requestAnimationFrame: before.frame, localStorage: before.storage });
-  }
+  });
+});
+
+test("a tree that may not be watched says so, and its use is read again after a while", async (context) => {
+  const asked = [];
+  const fetch = async (path) => {
+    asked.push(path.split("/").at(-1));
+    const workspace = { path: "root", parent: "", type: "", phase: "Ready", cluster: "", conditions: [] };
+    if (path.endsWith("/TreeWorkspaces")) return answered(`${JSON.stringify({ header: { revision: 7 }, workspace })}\n`);
+    if (path.endsWith("/ListUsage")) return answered({ workspaces: [], nextPageToken: "" });
+    return answered({ message: "no right to watch", reason: "Forbidden" }, 403);
+  };
+  await served(fetch, async () => {
+    context.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+    const tree = new Tree("root");
+    await tree.load();
+    tree.follow(["root"]);
+    await new Promise((next) => setTimeout(next, 50));
+    assert.deepEqual(tree.live, { state: "read" });
+    await tree.loadUsage("root");
+    await tree.loadUsage("root");
+    context.mock.timers.setTime(1_031_000);
+    await tree.loadUsage("root");
+    tree.close();
+    assert.equal(asked.filter((method) => method === "ListUsage").length, 2);
+  });
+});
+
+test("an edit takes over the conflicts that were agreed to, and no other", async () => {
+  const kind = { group: "", version: "v1", resource: "configmaps", kind: "ConfigMap", namespaced: true, verbs: [] };
+  const metadata = { name: "a", namespace: "b", uid: "u", resourceVersion: "7" };
+  const base = { apiVersion: "v1", kind: "ConfigMap", metadata, data: { x: "1", y: "1" } };
+  const draft = { workspace: "root", kind, base, text: JSON.stringify({ ...base, data: { x: "2", y: "2" } }) };
+  const cause = (field) => ({ reason: "FieldManagerConflict", field, message: 'conflict with "painter"' });
+  const [x, y] = [cause(".data.x"), cause(".data.y")];
+  let conflicts = [x];
+  const written = [];
+  const fetch = async (path, { method }) => {
+    if (method !== "PATCH") return answered(base);
+    const query = new URLSearchParams(path.split("?")[1]);
+    if (query.get("force") === "true") written.push(path);
+    else if (conflicts.length > 0) return answered({ message: "conflicts", reason: "Conflict", details: { causes: conflicts } }, 409);
+    return answered(base);
+  };
+  await served(fetch, async () => {
+    const shown = await apply(draft, []).catch(({ causes }) => causes);
+    assert.deepEqual(shown, [x]);
+    // Another field has got another manager since.
+    conflicts = [x, y];
+    const more = await apply(draft, shown).catch(({ causes }) => causes);
+    assert.deepEqual([more, written], [[x, y], []]);
+    await apply(draft, more);
+    assert.equal(written.length, 1);
+  });
+});
+
+test("a copied command runs nothing of a name", () => {
+  const cases = [
+    ["root:org-01", "root:org-01"],
+    ["https://a:1/clusters/root", "https://a:1/clusters/root"],
+    ["$(touch x)", "'$(touch x)'"],
+    ["it's; ls", String.raw`'it'\''s; ls'`],
+    ["=ls", "'=ls'"],
+    ["~", "'~'"],
+    ["a\u0003b'\n", String.raw`$'a\u0003b\'\u000a'`],
+    ["", "''"],
+  ];
+  for (const [name, wanted] of cases) assert.equal(quoted(name), wanted);
+  assert.deepEqual(objectArgs("clusterroles", "--server=evil"), ["clusterroles/--server=evil"]);
+  assert.deepEqual(objectArgs("clusterroles", "admin"), ["clusterroles", "admin"]);
+});
+
+test("an address names a workspace, and nothing beside it", () => {
+  for (const path of ["root", "root:org-01:team", "system:admin", "2xj8k1p0q9z7w3ab"]) assert.ok(isPath(path), path);
+  for (const path of ["", "..", "a/b", "a?b", "a#b", "a%2fb", "root:", "A", "a b"]) assert.ok(!isPath(path), path);
+  assert.equal(parse({ pathname: "/console/exports/..%2Fx/..", search: "" }).workspace, "../x");
+});
+
+test("paths that a browser makes others of are not asked for", async () => {
+  const asked = [];
+  const { kube } = await load("src/api.ts");
+  await served(
+    async (path) => asked.push(path) && answered({}),
+    async () => {
+      await kube("/clusters/root/api/v1/namespaces/a%2Fb?x=../y");
+      for (const path of ["/clusters/../version", "/clusters/%2e%2e/version", "/clusters/a/./b", "/clusters/a#b"]) {
+        await assert.rejects(kube(path), /no such path/);
+      }
+    },
+  );
+  assert.equal(asked.length, 1);
 });
 
 test("metrics have labels, sums and quantiles", () => {

@@ -58,10 +58,18 @@ export async function look(page, name) {
   await picture(page, name);
 }
 
+/** Bytes of a picture that the documents take: they are packed into the program. */
+const BYTES_MAX = 60_000;
+
 /** Keeps a screenshot, as WebP. */
 export async function picture(page, name) {
   const session = await page.context().newCDPSession(page);
-  const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality: 80 });
-  writeFileSync(join(shots, `${name}.webp`), Buffer.from(data, "base64"));
+  let bytes;
+  for (const quality of [80, 70, 60, 50, 40]) {
+    const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality });
+    bytes = Buffer.from(data, "base64");
+    if (bytes.length <= BYTES_MAX) break;
+  }
+  writeFileSync(join(shots, `${name}.webp`), bytes);
   await session.detach();
 }

@@ -150,8 +150,15 @@ export async function tabs(first, { url, admin }) {
   await two.button.click();
   await second.getByText('became "first" after you began').waitFor();
   assert.equal((await read(admin, path)).data.c, "first");
-  await second.getByRole("button", { name: "Take these fields over" }).click();
-  await second.getByText('became "first" after you began').waitFor({ state: "detached" });
+  // A conflict that came after these were shown is one to agree to as well.
+  const rival = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "shared" }, data: { c: "rival" } };
+  await apply(admin, path, "rival", rival);
+  const take = second.getByRole("button", { name: "Take these fields over" });
+  await take.click();
+  await second.getByText('became "rival" after you began').waitFor();
+  assert.equal((await read(admin, path)).data.c, "rival");
+  await take.click();
+  await second.getByText('became "rival" after you began').waitFor({ state: "detached" });
   assert.deepEqual((await read(admin, path)).data, { a: "one", b: "two", c: "second" });
 
   // What is gone meanwhile is not made anew of the changes alone.
@@ -393,11 +400,11 @@ export async function migrations(page, { url, admin, look }) {
 
 /** Who may only look sees why they may not change anything. */
 export async function lookingOnly(guest, { url }) {
-  // Two of the workspaces of her organization are open to her.
+  // Three of the workspaces of her organization are open to her.
   await guest.goto(`${url}/console/stuck/root:org-01`);
   const more = guest.getByRole("button", { name: /^Look into \d+ more$/ });
   await more.click();
-  await guest.getByText("Objects of all 42 workspaces below. You may not look into 40 of them.").waitFor();
+  await guest.getByText("Objects of all 42 workspaces below. You may not look into 39 of them.").waitFor();
   const team = "root:org-01:team-039";
   await guest.goto(`${url}/console/objects/${team}/configmaps.v1/default/kube-root-ca.crt`);
   await guest.getByText(`You may not patch configmaps in ${team}.`).waitFor();

@@ -147,7 +147,8 @@ export async function tree(client, organizations, teams) {
   await client.create(`/clusters/root:org-02/${TENANCY}`, workspace("stuck", "waiting"));
   const tree = { apiGroups: ["tenancy.kcp.io"], resources: ["workspaces"], verbs: ["get", "list", "watch"] };
   await admit(client, "root:org-01", "alice", tree);
-  // One team is hers, and one she may only look at.
+  // One team is hers, one she may only look at, and one she may not even watch.
+  await admit(client, "root:org-01:team-038", "alice", { apiGroups: ["*"], resources: ["*"], verbs: ["get", "list"] });
   await admit(client, "root:org-01:team-040", "alice", { apiGroups: ["*"], resources: ["*"], verbs: ["*"] });
   await admit(client, "root:org-01:team-039", "alice", { apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch"] });
 }

@@ -47,8 +47,15 @@ async function refusal(response: Response): Promise<Refused> {
   return new Refused(response.status, message || response.statusText, reason, requestId, causes);
 }
 
+/** Refuses a path that a browser would make another one of, as one with "..": names in it come from addresses. */
+function checkPath(path: string): void {
+  const { pathname, hash } = new URL(path, "https://here.invalid");
+  if (hash !== "" || pathname !== path.split("?")[0]) throw new Error(`There is no such path: ${path}`);
+}
+
 /** Sends a request of the console's own, or of the viewer. A session that has ended is renewed first, if it can be. */
 export async function send(path: string, init: RequestInit): Promise<Response> {
+  checkPath(path);
   const sent = Date.now();
   const headers = { ...OWN, ...(init.headers as Record<string, string> | undefined) };
   const again = () => fetch(path, { ...init, headers, credentials: "same-origin" });
@@ -192,12 +199,14 @@ export async function signIn(token: string, workspace: string): Promise<User> {
   });
   if (!response.ok) throw await refusal(response);
   localStorage.setItem("workspace", workspace);
+  localStorage.removeItem("home");
   localStorage.removeItem("renewed");
   return ((await response.json()) as Review).status.userInfo;
 }
 
 export async function signOut(): Promise<void> {
   localStorage.removeItem("workspace");
+  localStorage.removeItem("home");
   localStorage.removeItem("renewed");
   await send("/console/session", { method: "DELETE" });
 }
@@ -216,6 +225,7 @@ export async function beginLogin(workspace: string): Promise<void> {
   const response = await send("/console/session/begin", { method: "POST" });
   const { location } = (await response.json()) as { location: string };
   localStorage.setItem("workspace", workspace);
+  localStorage.removeItem("home");
   sessionStorage.setItem("return", window.location.pathname + window.location.search);
   window.location.assign(location);
 }

@@ -3,6 +3,7 @@
 
 import { useState } from "preact/hooks";
 import { call, pages } from "./api";
+import { insula, kubectl } from "./command";
 import { counted, utc } from "./format";
 import type { Column } from "./grid";
 import { Listing } from "./listing";
@@ -11,7 +12,7 @@ import { Requests, STATES } from "./requests";
 import type { BindRequest } from "./requests";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Copy, Problem, ViewYaml, fits, kubectl, useDenied, useWork } from "./ui";
+import { Badge, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
 
 interface Claim {
   group: string;
@@ -111,8 +112,8 @@ export function Apis({ place, home }: { place: Place; home: string }) {
       label="APIs"
       head={{
         title: workspace,
-        kubectl: kubectl(workspace, "get apibindings"),
-        insula: `insula apis --all -W ${workspace}`,
+        kubectl: kubectl(workspace, "get", "apibindings"),
+        insula: insula("apis", "--all", "-W", workspace),
         yaml: `${base}/apis.kcp.io/v1alpha2/apibindings?limit=50`,
         live,
       }}
@@ -161,10 +162,10 @@ function Offer({ workspace, api, again }: OfferProps) {
         <StateOf api={api} />
       </header>
       <div class="actions">
-        <Copy text={`insula apis show ${keyOf(api)} -W ${workspace}`}>Copy insula</Copy>
+        <Copy text={insula("apis", "show", keyOf(api), "-W", workspace)}>Copy insula</Copy>
         {api.binding && (
           <>
-            <Copy text={kubectl(workspace, `get apibinding ${api.binding} -o yaml`)}>Copy kubectl</Copy>
+            <Copy text={kubectl(workspace, "get", "apibinding", api.binding, "-o", "yaml")}>Copy kubectl</Copy>
             <ViewYaml path={path} />
             <a class="button" href={bound}>
               Binding

@@ -3,19 +3,22 @@
 import { useState } from "preact/hooks";
 import { stringify } from "yaml";
 import { call } from "./api";
+import { insula, kubectl } from "./command";
 import { count, counted, utc } from "./format";
 import type { Column } from "./grid";
 import { Listing } from "./listing";
 import { usePolled } from "./live";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Bars, Copy, fits, kubectl, save, useWork } from "./ui";
+import { Badge, Bars, Copy, fits, save, useWork } from "./ui";
 import type { Tone } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 10;
 /** Events of a reading. */
 const PAGE = 500;
+/** Events that are shown as YAML. */
+const YAML_MAX = 50;
 /** Bars of the timeline. */
 const BARS = 60;
 
@@ -43,6 +46,10 @@ interface AuditEvent {
 interface Answer {
   events: AuditEvent[];
   nextPageToken: string;
+}
+
+function events(selected: object, signal?: AbortSignal): Promise<Answer> {
+  return call<Answer>("MaintenanceService/ListAuditEvents", selected, signal);
 }
 
 /** What was read: all pages so far, and the token of the next one. */
@@ -94,7 +101,7 @@ export function Audit({ place, home }: { place: Place; home: string }) {
   const work = useWork();
   const live = usePolled(JSON.stringify(selected), EVERY, async (signal) => {
     try {
-      const answer = await call<Answer>("MaintenanceService/ListAuditEvents", selected, signal);
+      const answer = await events(selected, signal);
       setRead((before) => joined(before, answer));
       setError(undefined);
     } catch (refused) {
@@ -105,7 +112,7 @@ export function Audit({ place, home }: { place: Place; home: string }) {
   const older = () =>
     work.run(async () => {
       const pageToken = read?.older ?? "";
-      const answer = await call<Answer>("MaintenanceService/ListAuditEvents", { ...selected, pageToken });
+      const answer = await events({ ...selected, pageToken });
       setRead((before) => ({ events: [...(before?.events ?? []), ...answer.events], older: answer.nextPageToken }));
     });
   const to = (change: Record<string, boolean>) => {
@@ -115,6 +122,7 @@ export function Audit({ place, home }: { place: Place; home: string }) {
   const shown = (read?.events ?? []).filter((event) =>
     fits(query, `${who(event)} ${event.verb} ${what(event)} ${where(event)} ${event.responseStatus?.code ?? ""} ${event.auditID}`),
   );
+  const command = insula("server", "audit", ...(all ? [] : [workspace]), ...(failed ? ["--failed"] : []));
   const event = shown.find((one) => keyOf(one) === chosen);
   const columns: Column<AuditEvent>[] = [
     { title: "Time", width: "148px", cell: ({ requestReceivedTimestamp }) => utc(requestReceivedTimestamp) },
@@ -138,8 +146,9 @@ export function Audit({ place, home }: { place: Place; home: string }) {
       label="Audit"
       head={{
         title: all ? "All workspaces" : workspace,
-        kubectl: kubectl(workspace, "get events --sort-by=.lastTimestamp"),
-        insula: `insula server audit${all ? "" : ` ${workspace}`}${failed ? " --failed" : ""}`,
+        kubectl: kubectl(workspace, "get", "events", "--sort-by=.lastTimestamp"),
+        insula: command,
+        yaml: { name: command, read: async () => (await events({ ...selected, pageSize: YAML_MAX })).events },
         live,
       }}
       what="requests"

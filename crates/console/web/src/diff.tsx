@@ -3,12 +3,13 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { call, kube } from "./api";
+import { Whom } from "./effects";
+import type { Effect } from "./effects";
 import { ExportBar, List, useExport } from "./exports";
 import type { Json } from "./fields";
 import { count, counted } from "./format";
 import type { Export } from "./model";
 import { documentsOf, manifestsOf } from "./releases";
-import type { Effect } from "./releases";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Badge, Problem, useWork } from "./ui";
@@ -279,7 +280,7 @@ function Changes({ workspace, exported, changes, before, text, offered }: Change
                 </td>
                 <td>{fieldOf(old, change)}</td>
                 <td>{fieldOf(next, change) || (change.change === "removed" ? "" : change.detail)}</td>
-                <td>{effect && <Whom effect={effect} />}</td>
+                <td>{effect && <Becomes effect={effect} />}</td>
               </tr>
             );
           })}
@@ -294,27 +295,13 @@ function Changes({ workspace, exported, changes, before, text, offered }: Change
         .filter((effect) => !changes.some((change) => effectOf(change) === effect))
         .map((effect) => (
           <p key={effect.id}>
-            <Badge tone="bad">{effect.detail || effect.id}</Badge> <Whom effect={effect} />
+            <Badge tone="bad">{effect.detail || effect.id}</Badge> <Becomes effect={effect} />
           </p>
         ))}
     </>
   );
 }
 
-function Whom({ effect }: { effect: Effect }) {
-  return (
-    <details>
-      <summary>
-        {counted(effect.objects, "object")} in {counted(effect.workspaces.length, "workspace")}
-      </summary>
-      <p>{effect.becomes}</p>
-      <ul>
-        {effect.workspaces.map(({ workspace, objects }) => (
-          <li key={workspace}>
-            <a href={link("workspaces", workspace)}>{workspace}</a> {count(objects)}
-          </li>
-        ))}
-      </ul>
-    </details>
-  );
+function Becomes({ effect }: { effect: Effect }) {
+  return <Whom effect={effect}>{effect.becomes && <p>{effect.becomes}</p>}</Whom>;
 }

@@ -152,17 +152,44 @@ export function conflictsOf(error: unknown): Cause[] {
   return error instanceof Refused ? error.causes.filter(({ reason }) => reason === CONFLICT) : [];
 }
 
-/** Applies what a viewer changed, and nothing else. */
-export async function apply(draft: Draft, force: boolean): Promise<Map> {
-  for (let attempt = 1; ; attempt += 1) {
+/** What the server answers to an edit, if it were made now. */
+interface Tried {
+  /** Fields of others that it would change. */
+  conflicts: Cause[];
+  /** The object after it; nothing if it conflicts. */
+  result?: Map;
+}
+
+async function attempt(prepared: Prepared): Promise<Tried> {
+  const { clashes } = prepared;
+  try {
+    const result = await send(prepared, { dryRun: true, force: false });
+    return clashes.length > 0 ? { conflicts: clashes } : { conflicts: [], result };
+  } catch (error) {
+    const conflicts = conflictsOf(error);
+    if (conflicts.length === 0) throw error;
+    return { conflicts: [...conflicts, ...clashes] };
+  }
+}
+
+const sameCause = (one: Cause) => (other: Cause) => one.field === other.field && one.message === other.message;
+
+/**
+ * Applies what a viewer changed, and nothing else. It takes over the fields of `agreed`, the conflicts that
+ * the viewer saw, and no other: what came since is a conflict again.
+ */
+export async function apply(draft: Draft, agreed: Cause[]): Promise<Map> {
+  for (let tries = 1; ; tries += 1) {
     const prepared = await prepare(draft);
-    const { clashes } = prepared;
-    if (clashes.length > 0 && !force) throw new Refused(409, "Others changed what you changed.", "Conflict", "", clashes);
+    const { conflicts } = agreed.length > 0 ? await attempt(prepared) : { conflicts: prepared.clashes };
+    const unseen = conflicts.filter((conflict) => !agreed.some(sameCause(conflict)));
+    if (unseen.length > 0) throw new Refused(409, "Others changed what you changed.", "Conflict", "", conflicts);
     try {
-      return await send(prepared, { dryRun: false, force });
+      // Nothing has changed since the attempt, or it is refused and looked at again.
+      return await send(prepared, { dryRun: false, force: conflicts.length > 0 });
     } catch (error) {
       const moved = error instanceof Refused && error.status === 409 && conflictsOf(error).length === 0;
-      if (!moved || attempt === ATTEMPTS_MAX) throw error;
+      if (!moved || tries === ATTEMPTS_MAX) throw error;
     }
   }
 }
@@ -172,21 +199,14 @@ export async function check(draft: Draft): Promise<Checked> {
   const { text } = draft;
   const wrong = syntax(text);
   if (wrong.length > 0) return { ...NOTHING, mistakes: wrong };
-  let clashes: Cause[] = [];
   try {
     const prepared = await prepare(draft);
-    clashes = prepared.clashes;
+    const { conflicts, result } = await attempt(prepared);
+    if (!result) return { ...NOTHING, conflicts };
     const { present, wanted } = prepared;
-    const result = await send(prepared, { dryRun: true, force: false });
-    if (clashes.length > 0) return { ...NOTHING, conflicts: clashes };
     const stay = remaining(plain(present), wanted, result).filter((path) => !/^\.(status|metadata)\b/.test(path));
     return { ...NOTHING, stay, accepted: true };
   } catch (error) {
-    const conflicts = conflictsOf(error);
-    if (conflicts.length > 0) {
-      const others = clashes.filter(({ field }) => conflicts.every((conflict) => conflict.field !== field));
-      return { ...NOTHING, conflicts: [...conflicts, ...others] };
-    }
     if (!(error instanceof Refused)) return { ...NOTHING, error };
     return { ...NOTHING, error, mistakes: mistakesOf(error, text) };
   }

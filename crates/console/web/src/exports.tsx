@@ -1,11 +1,13 @@
 // Exports, and the graph of one export with its bindings.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { call } from "./api";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { call, pages } from "./api";
+import { insula, kubectl } from "./command";
 import { count, utc } from "./format";
 import { SINGLE_MAX, STATES, picture, sorted, stateOf, toneOf, versionsOf } from "./graph";
 import type { Picture, State } from "./graph";
+import { watchOf } from "./kinds";
 import { useLive } from "./live";
 import type { Consumer, Export, Header, Offered } from "./model";
 import { go, link } from "./router";
@@ -15,7 +17,7 @@ import { Badge, Copy, LiveBadge, Problem, Search, ViewYaml, useRows } from "./ui
 import type { Live } from "./ui";
 
 export function Exports({ place, home }: { place: Place; home: string }) {
-  if (place.workspace !== "" && place.name !== "") return <Graph workspace={place.workspace} name={place.name} />;
+  if (place.workspace !== "" && place.name !== "") return <Graph place={place} />;
   return <List workspace={place.workspace || home} page="exports" />;
 }
 
@@ -32,20 +34,19 @@ export function List({ workspace, page }: { workspace: string; page: string }) {
   const [others, setOthers] = useState<Listed[]>([]);
   const [query, setQuery] = useState("");
   const [error, setError] = useState<unknown>();
-  useEffect(() => {
-    const ended = new AbortController();
-    const { signal } = ended;
-    call<{ exports: Export[] }>("ApiService/ListExports", { workspace, pageSize: 500 }, signal).then(
-      ({ exports }) => setOwn(exports),
-      (failed: unknown) => signal.aborted || setError(failed),
-    );
-    call<{ apis: Listed[] }>("ApiService/ListApis", { workspace, pageSize: 500 }, signal).then(
-      ({ apis }) => setOthers(apis.filter((api) => api.workspace !== workspace)),
-      // Without the right to see bindings here, there are no others.
-      () => undefined,
-    );
-    return () => ended.abort();
-  }, [workspace]);
+  const live = useLive([`${pathOf(workspace)}?watch=true`], async (signal) => {
+    const exportsOf = ({ exports }: { exports: Export[] }) => exports;
+    const apisOf = ({ apis }: { apis: Listed[] }) => apis;
+    // Without the right to see bindings here, there are no others.
+    const bindable = pages("ApiService/ListApis", { workspace }, apisOf, signal).catch((): Listed[] => []);
+    try {
+      setOwn(await pages("ApiService/ListExports", { workspace }, exportsOf, signal));
+      setError(undefined);
+    } catch (failed) {
+      if (!signal.aborted) setError(failed);
+    }
+    setOthers((await bindable).filter((api) => api.workspace !== workspace));
+  });
   const fits = (text: string) => text.toLowerCase().includes(query.toLowerCase());
   const here = own?.filter((some) => fits(`${some.name} ${some.workspace}`));
   const elsewhere = others.filter((some) => fits(`${some.export} ${some.workspace} ${some.title}`));
@@ -56,9 +57,10 @@ export function List({ workspace, page }: { workspace: string; page: string }) {
         <span class="faint">
           in <code>{workspace}</code>
         </span>
-        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexports`}>Copy kubectl</Copy>
-        <Copy text={`insula export list --workspace ${workspace}`}>Copy insula</Copy>
-        <ViewYaml path={pathOf(workspace)} />
+        <Copy text={kubectl(workspace, "get", "apiexports")}>Copy kubectl</Copy>
+        <Copy text={insula("export", "list", "--workspace", workspace)}>Copy insula</Copy>
+        <ViewYaml path={`${pathOf(workspace)}?limit=50`} />
+        <LiveBadge live={live} />
       </div>
       {error !== undefined && <Problem error={error} />}
       {here && (
@@ -153,7 +155,7 @@ export function useExport(
   read: (signal: AbortSignal) => Promise<void>,
 ): { live: Live; error: unknown } {
   const [error, setError] = useState<unknown>();
-  const live = useLive([`${pathOf(workspace)}?watch=true&fieldSelector=metadata.name%3D${name}`], async (signal) => {
+  const live = useLive([watchOf(pathOf(workspace), name)], async (signal) => {
     try {
       await read(signal);
       setError(undefined);
@@ -182,30 +184,55 @@ export function ExportBar({ page, workspace, name, command, live, children }: Ex
       <h2>
         <a href={link(page, workspace)}>{workspace}</a> / {name}
       </h2>
-      <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiexport ${name} -o yaml`}>
-        Copy kubectl
-      </Copy>
-      <Copy text={`insula export ${command} ${name} --workspace ${workspace}`}>Copy insula</Copy>
-      <ViewYaml path={`${pathOf(workspace)}/${name}`} />
+      <Copy text={kubectl(workspace, "get", "apiexport", name, "-o", "yaml")}>Copy kubectl</Copy>
+      <Copy text={insula("export", command, name, "--workspace", workspace)}>Copy insula</Copy>
+      <ViewYaml path={`${pathOf(workspace)}/${encodeURIComponent(name)}`} />
       {children}
       <LiveBadge live={live} />
     </div>
   );
 }
 
-function Graph({ workspace, name }: { workspace: string; name: string }) {
+/** What bindings are shown, as the address says. */
+interface Filter {
+  state?: State | undefined;
+  /** A version that they used: "widgets.example.io/v1". */
+  version?: string | undefined;
+  /** All versions that they used, as boxes name them: "v1 v2". */
+  uses?: string | undefined;
+}
+
+const FILTERS = ["state", "version", "uses"] as const;
+const DAY = 24 * 3600 * 1000;
+
+/** Returns true for a binding that used a version within the days that count. */
+function used({ versions }: Consumer, wanted: string, days: number): boolean {
+  const since = Date.now() - days * DAY;
+  return versions.some(({ version, lastUsed }) => version === wanted && (!lastUsed || Date.parse(lastUsed) >= since));
+}
+
+function Graph({ place }: { place: Place }) {
+  const { workspace, name } = place;
   const [shown, setShown] = useState<Shown>();
-  const [only, setOnly] = useState<State>();
   const [query, setQuery] = useState("");
+  const filter = Object.fromEntries(FILTERS.map((key) => [key, place.query.get(key) ?? undefined])) as Filter;
+  const { state: only, version, uses } = filter;
+  const choose = (change: Filter) => {
+    const wanted = Object.entries({ ...filter, ...change }).filter((pair): pair is [string, string] => typeof pair[1] === "string");
+    const search = new URLSearchParams(wanted);
+    go(link("exports", workspace, name) + (search.size > 0 ? `?${search}` : ""));
+  };
   const { live, error } = useExport(workspace, name, async (signal) => setShown(await read(workspace, name, signal)));
   const consumers = useMemo(() => {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     return (shown?.consumers ?? []).filter((consumer) => {
       if (only && stateOf(consumer) !== only) return false;
+      if (version && !used(consumer, version, shown?.days ?? 0)) return false;
+      if (uses !== undefined && versionsOf(consumer) !== uses) return false;
       const text = `${consumer.workspace} ${consumer.binding} ${versionsOf(consumer)} ${consumer.message}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
-  }, [shown, only, query]);
+  }, [shown, only, version, uses, query]);
   const drawn = useMemo(() => shown && picture(name, workspace, consumers), [shown, consumers, name, workspace]);
   return (
     <div class="page">
@@ -223,16 +250,21 @@ function Graph({ workspace, name }: { workspace: string; name: string }) {
                 {count(consumers.length)} bindings
                 {consumers.length > SINGLE_MAX && <span class="faint"> by state and versions in use</span>}
               </h2>
-              <States consumers={shown.consumers} only={only} choose={setOnly} />
+              {uses !== undefined && (
+                <button type="button" aria-pressed="true" onClick={() => choose({ uses: undefined })}>
+                  {uses ? `using ${uses}` : "using no version"}
+                </button>
+              )}
+              <States consumers={shown.consumers} only={only} choose={(state) => choose({ state })} />
             </header>
-            <Drawing drawn={drawn} choose={(state) => setOnly(state)} />
+            <Drawing drawn={drawn} choose={(state, label) => choose({ state, uses: label })} />
           </section>
           <div class="fill">
           <section class="card">
             <header>
               <h2>Versions in use</h2>
             </header>
-            <Versions shown={shown} />
+            <Versions shown={shown} only={version} choose={(one) => choose({ version: one })} />
           </section>
           <Stored workspace={workspace} name={name} />
           <section class="card consumers">
@@ -278,7 +310,9 @@ function States({ consumers, only, choose }: StatesProps) {
   );
 }
 
-function Drawing({ drawn, choose }: { drawn: Picture; choose: (state: State) => void }) {
+type Choose = (state: State, label: string) => void;
+
+function Drawing({ drawn, choose }: { drawn: Picture; choose: Choose }) {
   const region = useRef<HTMLDivElement>(null);
   const { provider, width, height } = drawn;
   const [middle, setMiddle] = useState(provider.y);
@@ -318,8 +352,8 @@ function Drawing({ drawn, choose }: { drawn: Picture; choose: (state: State) => 
 /** Characters of a title in a box. */
 const TITLE_CHARS = 32;
 
-function Node({ box, choose }: { box: Picture["boxes"][number]; choose: (state: State) => void }) {
-  const { state } = box;
+function Node({ box, choose }: { box: Picture["boxes"][number]; choose: Choose }) {
+  const { state, label = "" } = box;
   const title = box.title.length > TITLE_CHARS ? `…${box.title.slice(-TITLE_CHARS + 1)}` : box.title;
   const inside = (
     <g transform={`translate(${box.x - box.width / 2} ${box.y - box.height / 2})`} class={`node ${state ? toneOf(state) : "provider"}`}>
@@ -339,7 +373,7 @@ function Node({ box, choose }: { box: Picture["boxes"][number]; choose: (state: 
   if (box.path !== undefined) return <a href={link("workspaces", box.path)}>{inside}</a>;
   if (!state) return inside;
   return (
-    <g role="button" tabIndex={0} onClick={() => choose(state)} onKeyDown={(event) => event.key === "Enter" && choose(state)}>
+    <g role="button" tabIndex={0} onClick={() => choose(state, label)} onKeyDown={(event) => event.key === "Enter" && choose(state, label)}>
       {inside}
     </g>
   );
@@ -356,7 +390,13 @@ function Shape({ state }: { state: State }) {
   return shapes[state];
 }
 
-function Versions({ shown }: { shown: Shown }) {
+interface VersionsProps {
+  shown: Shown;
+  only: string | undefined;
+  choose: (version: string | undefined) => void;
+}
+
+function Versions({ shown, only, choose }: VersionsProps) {
   const most = Math.max(1, ...shown.versions.map(({ workspaces }) => workspaces));
   return (
     <table class="versions">
@@ -370,7 +410,16 @@ function Versions({ shown }: { shown: Shown }) {
       <tbody>
         {shown.versions.map(({ version, workspaces, lastUsed }) => (
           <tr key={version}>
-            <td>{version}</td>
+            <td>
+              <button
+                type="button"
+                title={`Who uses ${version}`}
+                aria-pressed={only === version}
+                onClick={() => choose(only === version ? undefined : version)}
+              >
+                {version}
+              </button>
+            </td>
             <td>
               <span class="share">
                 <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">

@@ -37,6 +37,8 @@ export interface Box {
   title: string;
   note: string;
   state?: State;
+  /** The versions in use: "v1 v2". */
+  label?: string;
   path?: string;
   x: number;
   y: number;
@@ -123,7 +125,7 @@ export function picture(title: string, note: string, consumers: Consumer[]): Pic
   const lines: Line[] = [];
   items.forEach(({ id, title: name, note: below, state, label, path }, index) => {
     const at = { ...place(id), y: heights[index] ?? 0 };
-    boxes.push({ id, title: name, note: below, state, ...(path !== undefined && { path }), ...at });
+    boxes.push({ id, title: name, note: below, state, label, ...(path !== undefined && { path }), ...at });
     lines.push({ id, state, label, x: at.x - at.width / 2, y: at.y });
   });
   const provider = { id: EXPORT, title, note, ...place(EXPORT) };

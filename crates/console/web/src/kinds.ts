@@ -1,6 +1,7 @@
 // The kinds of objects of a workspace, by discovery, and their paths in the API.
 
 import { kube } from "./api";
+import { objectArgs } from "./command";
 
 export interface Kind {
   group: string;
@@ -45,7 +46,7 @@ export async function kindsOf(workspace: string, signal: AbortSignal): Promise<K
     .filter(({ verbs }) => verbs.includes("list"));
 }
 
-/** Returns a kind as kubectl names it: "widgets.v1.example.io". */
+/** Returns a kind as addresses name it, and kubectl outside of the core group: "widgets.v1.example.io". */
 export function named({ resource, version, group }: Pick<Kind, "resource" | "version" | "group">): string {
   return [resource, version, group].filter(Boolean).join(".");
 }
@@ -58,8 +59,18 @@ export function pathOf(workspace: string, kind: Kind, namespace = "", name = "")
   return `/clusters/${workspace}/${root}${within}/${kind.resource}${object}`;
 }
 
-/** Returns what kubectl takes for a kind, a namespace and a name. */
-export function commandOf(kind: Kind, namespace: string, name = ""): string {
-  const scope = !kind.namespaced ? "" : namespace === "" ? " -A" : ` -n ${namespace}`;
-  return `get ${named(kind)}${name && ` ${name} -o yaml`}${scope}`;
+/** Returns the path that watches one object among those of a path. */
+export function watchOf(path: string, name: string): string {
+  // Names of roles may have the characters of a selector.
+  const value = name.replaceAll(/[\\,=]/g, String.raw`\$&`);
+  return `${path}?watch=true&fieldSelector=${encodeURIComponent(`metadata.name=${value}`)}`;
+}
+
+/** Returns the arguments of kubectl for a kind, a namespace and a name. */
+export function commandOf(kind: Kind, namespace: string, name = ""): string[] {
+  const scope = !kind.namespaced ? [] : namespace === "" ? ["-A"] : ["-n", namespace];
+  // kubectl takes "configmaps.v1" for a resource of the group "v1".
+  const type = kind.group === "" ? kind.resource : named(kind);
+  const object = name === "" ? [type] : [...objectArgs(type, name), "-o", "yaml"];
+  return ["get", ...object, ...scope];
 }

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { call } from "./api";
+import { insula } from "./command";
 import { bytes, count } from "./format";
 import type { Limits } from "./model";
 import { Bar, Badge, Copy, Problem, useDenied, useWork } from "./ui";
@@ -95,7 +96,7 @@ function Set({ workspace, known, done }: SetProps) {
       setOpen(false);
       done();
     });
-  const flags = changed.map(({ key, flag }) => ` ${flag} ${values[key] ?? ""}`).join("");
+  const flags = changed.flatMap(({ key, flag }) => [flag, values[key] ?? ""]);
   if (!open) {
     return (
       <p class="act">
@@ -133,7 +134,7 @@ function Set({ workspace, known, done }: SetProps) {
         <button type="button" onClick={() => setOpen(false)}>
           Cancel
         </button>
-        <Copy text={`insula ws limits ${workspace}${flags}`}>Copy insula</Copy>
+        <Copy text={insula("ws", "limits", workspace, ...flags)}>Copy insula</Copy>
         <span class="faint">{why}</span>
       </p>
     </form>

@@ -8,16 +8,27 @@ import type { Live } from "./ui";
 /** Milliseconds before a broken watch is tried again, at first and at most. */
 export const RETRY_MIN = 1000;
 export const RETRY_MAX = 15000;
+/** Milliseconds between two readings of what the viewer may not watch. */
+export const UNWATCHED = 30_000;
 /** Changes within this time are one. */
 const QUIET = 300;
 
-export function sleep(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+/** Waits for a time, or until the signal. */
+export function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    signal?.addEventListener("abort", end, { once: true });
+  });
 }
 
 type Read = (signal: AbortSignal) => Promise<void>;
 
-/** Runs `read` at first, and after each change of what some paths of the API watch. */
+/** Runs `read` at first, and after each change of what some paths of the API watch. What the viewer may
+ * not watch it reads now and then. */
 export function useLive(paths: string[], read: Read): Live {
   const [live, setLive] = useState<Live>({ state: "connecting" });
   const latest = useRef(read);
@@ -28,10 +39,11 @@ export function useLive(paths: string[], read: Read): Live {
     const { signal } = ended;
     let timer = 0;
     const broken = new Map<string, Date>();
+    const unwatched = new Set<string>();
     const show = () => {
       if (signal.aborted) return;
       const since = [...broken.values()].sort((a, b) => a.getTime() - b.getTime())[0];
-      setLive(since ? { state: "stale", since } : { state: "live" });
+      setLive(since ? { state: "stale", since } : { state: unwatched.size > 0 ? "read" : "live" });
     };
     const again = () => {
       clearTimeout(timer);
@@ -43,14 +55,23 @@ export function useLive(paths: string[], read: Read): Live {
         try {
           const opened = () => {
             wait = RETRY_MIN;
+            unwatched.delete(path);
             // What happened without a watch was missed.
             if (broken.delete(path)) again();
             show();
           };
           await watch(path, { opened, receive: again, signal });
         } catch (error) {
-          // Without the right to watch there is nothing to wait for.
-          if (error instanceof Refused && (error.status === 403 || error.status === 404)) return;
+          // What the workspace does not serve has no changes.
+          if (error instanceof Refused && error.status === 404) return;
+          if (error instanceof Refused && error.status === 403) {
+            broken.delete(path);
+            unwatched.add(path);
+            show();
+            await sleep(UNWATCHED, signal);
+            again();
+            continue;
+          }
         }
         if (signal.aborted) return;
         if (!broken.has(path)) broken.set(path, new Date());
@@ -81,14 +102,16 @@ export function usePolled(key: string, seconds: number, read: Read): Live & { ag
     const run = async () => {
       let stale: Date | undefined;
       while (!signal.aborted) {
+        let refused = false;
         try {
           await latest.current(signal);
           stale = undefined;
-        } catch {
+        } catch (error) {
+          refused = error instanceof Refused && error.status === 403;
           stale ??= new Date();
         }
         if (signal.aborted) return;
-        setLive(stale ? { state: "stale", since: stale } : { state: "live" });
+        setLive(refused ? { state: "refused" } : stale ? { state: "stale", since: stale } : { state: "live" });
         await sleep(seconds * 1000);
       }
     };

@@ -12,7 +12,7 @@ import { Migrations } from "./migrations";
 import { Objects } from "./objects";
 import { Playground } from "./playground";
 import { Releases } from "./releases";
-import { PAGES, go, link, usePlace } from "./router";
+import { PAGES, go, homeOf, isPath, link, usePlace } from "./router";
 import type { Place } from "./router";
 import { Servers } from "./servers";
 import { Stuck } from "./stuck";
@@ -89,7 +89,7 @@ interface FrameProps {
 
 function Frame({ user, theme, nextTheme, leave }: FrameProps) {
   const place = usePlace();
-  const home = localStorage.getItem("workspace") ?? "root";
+  const home = homeOf();
   usePageKeys(place);
   const title = PAGES.find(([page]) => page === place.page)?.[1] ?? "";
   useEffect(() => {
@@ -129,19 +129,31 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
       </header>
       <main id="main" tabIndex={-1}>
         <h1 class="sr">{title}</h1>
-        {place.page === "workspaces" && <Workspaces place={place} home={home} />}
-        {place.page === "objects" && <Objects key={place.workspace} place={place} home={home} />}
-        {place.page === "stuck" && <Stuck key={place.workspace} place={place} home={home} />}
-        {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
-        {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
-        {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
-        {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
-        {place.page === "audit" && <Audit key={place.workspace + place.query} place={place} home={home} />}
-        {place.page === "servers" && <Servers />}
-        {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
-        {place.page === "conversion" && <Playground place={place} home={home} />}
-        {place.page === "releases" && <Releases key={place.workspace + place.name} place={place} home={home} />}
+        {place.workspace !== "" && !isPath(place.workspace) ? (
+          <Problem error={new Error(`The address names no workspace: ${place.workspace}`)} />
+        ) : (
+          <Page place={place} home={home} />
+        )}
       </main>
+    </>
+  );
+}
+
+function Page({ place, home }: { place: Place; home: string }) {
+  return (
+    <>
+      {place.page === "workspaces" && <Workspaces place={place} home={home} />}
+      {place.page === "objects" && <Objects key={place.workspace} place={place} home={home} />}
+      {place.page === "stuck" && <Stuck key={place.workspace} place={place} home={home} />}
+      {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
+      {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
+      {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
+      {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
+      {place.page === "audit" && <Audit key={place.workspace + place.query} place={place} home={home} />}
+      {place.page === "servers" && <Servers />}
+      {place.page === "exports" && <Exports key={place.workspace + place.name} place={place} home={home} />}
+      {place.page === "conversion" && <Playground place={place} home={home} />}
+      {place.page === "releases" && <Releases key={place.workspace + place.name} place={place} home={home} />}
     </>
   );
 }

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { stringify } from "yaml";
 import { call, kube } from "./api";
+import { insula, kubectl } from "./command";
 import { age, counted, utc } from "./format";
 import type { Column } from "./grid";
 import { kindsOf } from "./kinds";
@@ -13,7 +14,7 @@ import { STEPS, advance, begun, readRows, request, watched } from "./migrating";
 import type { Row, UnderWay } from "./migrating";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Conditions, Copy, Problem, ViewYaml, fits, kubectl, useDenied, useWork } from "./ui";
+import { Badge, Conditions, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
 
 const REQUESTS = { group: "storagemigration.k8s.io", resource: "storageversionmigrations" };
 
@@ -60,8 +61,8 @@ export function Migrations({ place, home }: { place: Place; home: string }) {
       label="Migrations"
       head={{
         title: workspace,
-        kubectl: kubectl(workspace, "get storageversionmigrations"),
-        insula: `insula migrate tpr --all --dry-run --workspace ${workspace}`,
+        kubectl: kubectl(workspace, "get", "storageversionmigrations"),
+        insula: insula("migrate", "tpr", "--all", "--dry-run", "--workspace", workspace),
         yaml: `/clusters/${workspace}/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations?limit=50`,
         live,
       }}
@@ -154,9 +155,9 @@ function Chosen({ workspace, row, again }: ChosenProps) {
       </header>
       <div class="actions">
         {kind === "ThirdPartyResource" ? (
-          <Copy text={`insula migrate tpr ${name} --workspace ${workspace}`}>Copy insula</Copy>
+          <Copy text={insula("migrate", "tpr", name, "--workspace", workspace)}>Copy insula</Copy>
         ) : (
-          <Copy text={kubectl(workspace, `get ${path.split("/").at(-2)} ${name} -o yaml`)}>Copy kubectl</Copy>
+          <Copy text={kubectl(workspace, "get", path.split("/").at(-2) ?? "", name, "-o", "yaml")}>Copy kubectl</Copy>
         )}
         <ViewYaml path={`/clusters/${workspace}/${path}`} />
       </div>

@@ -3,16 +3,18 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { stringify } from "yaml";
 import { kube } from "./api";
+import type { Cause } from "./api";
 import { equal, fieldCount } from "./applied";
+import { insula, kubectl } from "./command";
 import { NOTHING, apply, check, conflictsOf, inOtherVersion, metadataOf, plain, versionOfConsole } from "./draft";
 import type { Checked, Map } from "./draft";
 import { utc } from "./format";
-import { commandOf, named, pathOf } from "./kinds";
+import { commandOf, named, pathOf, watchOf } from "./kinds";
 import type { Kind } from "./kinds";
 import { useLive } from "./live";
 import type { Condition } from "./model";
 import { go, link } from "./router";
-import { Badge, Conditions, Copy, Problem, Toolbar, kubectl, masked, useDenied, useWork } from "./ui";
+import { Badge, Conditions, Copy, Problem, Toolbar, masked, useDenied, useWork } from "./ui";
 import type { Live } from "./ui";
 import { YamlEditor } from "./yaml-editor";
 
@@ -37,7 +39,7 @@ export function ObjectPage(props: ObjectProps) {
   const { workspace, kind, namespace, name } = props;
   const [served, setServed] = useState<Map | undefined>(() => (name === "" ? skeleton(kind, namespace) : undefined));
   const [error, setError] = useState<unknown>();
-  const followed = `${pathOf(workspace, kind, namespace)}?watch=true&fieldSelector=metadata.name%3D${encodeURIComponent(name)}`;
+  const followed = watchOf(pathOf(workspace, kind, namespace), name);
   const live = useLive(name === "" ? [] : [followed], async (signal) => {
     try {
       setServed(await kube<Map>(pathOf(workspace, kind, namespace, name), { signal }));
@@ -115,9 +117,9 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
       clearTimeout(timer);
     };
   }, [text, base, dirty, locked]);
-  const save = (force: boolean) =>
+  const save = (agreed: Cause[]) =>
     work.run(async () => {
-      const result = await apply({ workspace, kind, base, text }, force).catch((failed: unknown) => {
+      const result = await apply({ workspace, kind, base, text }, agreed).catch((failed: unknown) => {
         const conflicts = conflictsOf(failed);
         if (conflicts.length === 0) throw failed;
         setChecked({ ...NOTHING, conflicts });
@@ -134,8 +136,8 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
     <>
       <Toolbar
         title={title}
-        {...(!isNew && { live, kubectl: kubectl(workspace, commandOf(kind, namespace, name)) })}
-        insula={`insula ws usage ${workspace}`}
+        {...(!isNew && { live, kubectl: kubectl(workspace, ...commandOf(kind, namespace, name)) })}
+        insula={insula("ws", "usage", workspace)}
       >
         {isSecret && !isNew && (
           <button
@@ -153,7 +155,7 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
         <button type="button" disabled={!dirty} onClick={() => reset(served)}>
           Undo
         </button>
-        <button type="button" class="primary" disabled={why !== undefined || work.busy} title={why ?? ""} onClick={() => save(false)}>
+        <button type="button" class="primary" disabled={why !== undefined || work.busy} title={why ?? ""} onClick={() => save([])}>
           Apply
         </button>
       </Toolbar>
@@ -169,7 +171,7 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
       )}
       {locked !== undefined && denied !== "Asking for your rights…" && <p class="note inset faint">{locked}</p>}
       {work.error !== undefined && <Problem error={work.error} />}
-      <Verdict checked={checked} dirty={dirty} busy={work.busy} force={() => save(true)} />
+      <Verdict checked={checked} dirty={dirty} busy={work.busy} take={() => save(checked.conflicts)} />
       <div class="split">
         <YamlEditor
           label={`YAML of ${kind.kind} ${name || "new"}`}
@@ -188,11 +190,12 @@ interface VerdictProps {
   checked: Checked;
   dirty: boolean;
   busy: boolean;
-  force: () => void;
+  /** Applies it, with the fields of the conflicts that are shown. */
+  take: () => void;
 }
 
 /** The server's word about a change that is not made yet. */
-function Verdict({ checked, dirty, busy, force }: VerdictProps) {
+function Verdict({ checked, dirty, busy, take }: VerdictProps) {
   const { conflicts, stay, mistakes, error, accepted } = checked;
   if (!dirty) return null;
   return (
@@ -216,7 +219,7 @@ function Verdict({ checked, dirty, busy, force }: VerdictProps) {
               </li>
             ))}
           </ul>
-          <button type="button" disabled={busy} onClick={force}>
+          <button type="button" disabled={busy} onClick={take}>
             Take these fields over
           </button>
         </>

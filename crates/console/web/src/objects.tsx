@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { call, kube } from "./api";
+import { insula, kubectl } from "./command";
 import { age, count, counted } from "./format";
 import { Grid } from "./grid";
 import type { Column } from "./grid";
@@ -14,7 +15,7 @@ import { go, link } from "./router";
 import type { Place } from "./router";
 import { ROWS_MAX, useTable } from "./table";
 import type { ColumnDefinition, Row } from "./table";
-import { Problem, Search, Toolbar, ViewYaml, fits, kubectl, useDenied } from "./ui";
+import { Problem, Search, Toolbar, ViewYaml, fits, useDenied } from "./ui";
 import type { Live } from "./ui";
 
 interface Known {
@@ -110,7 +111,8 @@ function Kinds({ workspace, known, live }: { workspace: string; known: Known; li
       <Toolbar
         title={workspace}
         kubectl={kubectl(workspace, "api-resources")}
-        insula={`insula ws usage ${workspace}`}
+        insula={insula("ws", "usage", workspace)}
+        yaml={`/clusters/${workspace}/apis`}
         live={live}
       >
         <Search what="kinds" query={query} change={setQuery} />
@@ -194,8 +196,8 @@ function List({ workspace, kind, namespace }: ListProps) {
             <a href={link("objects", workspace)}>{workspace}</a> / {kind.kind}
           </>
         }
-        kubectl={kubectl(workspace, commandOf(kind, namespace))}
-        insula={`insula ws usage ${workspace}`}
+        kubectl={kubectl(workspace, ...commandOf(kind, namespace))}
+        insula={insula("ws", "usage", workspace)}
         live={live}
       >
         <Search what={kind.resource} query={query} change={setQuery} />
@@ -240,7 +242,7 @@ function Empty({ workspace, kind, searching }: { workspace: string; kind: Kind; 
   if (searching) return <>None has these words.</>;
   return (
     <>
-      There is no {kind.kind} here. <code>{kubectl(workspace, "apply --server-side -f FILE")}</code> makes one.
+      There is no {kind.kind} here. <code>{kubectl(workspace, "apply", "--server-side", "-f", "FILE")}</code> makes one.
     </>
   );
 }

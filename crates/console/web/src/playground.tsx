@@ -4,6 +4,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { parse, stringify } from "yaml";
 import { call, kube, whyNot } from "./api";
+import { insula, kubectl } from "./command";
 import { OUTCOMES, fates } from "./fields";
 import type { Coverage, Json } from "./fields";
 import { count } from "./format";
@@ -100,7 +101,9 @@ export function Playground({ place, home }: { place: Place; home: string }) {
     }, setError);
     void whyNot(workspace, { verb: "create", group: "apis.kcp.io", resource: "apiresourceschemas" }).then(setDenied);
   }, [workspace]);
-  const chosen = schemas?.find(({ metadata }) => metadata.name === place.name) ?? schemas?.[0];
+  // Without a name, one that has something to convert.
+  const several = schemas?.find(({ spec }) => spec.versions.length > 1);
+  const chosen = schemas?.find(({ metadata }) => metadata.name === place.name) ?? several ?? schemas?.[0];
   return (
     <div class="page">
       {error !== undefined && <Problem error={error} />}
@@ -137,11 +140,15 @@ function Bench({ workspace, schema, names, denied }: BenchProps) {
   const [to, setTo] = useState(versions.find((name) => name !== stored) ?? stored);
   const [object, setObject] = useState(() => sample(schema, stored));
   const [rules, setRules] = useState("");
+  const [hasRules, setHasRules] = useState(false);
   const [outcome, setOutcome] = useState<Outcome>({});
   useEffect(() => {
     const path = `/clusters/${workspace}/${CONVERSIONS}/${schema.metadata.name}`;
     kube<Json>(path).then(
-      (found) => setRules(stringify(bare(found), { lineWidth: 0 })),
+      (found) => {
+        setRules(stringify(bare(found), { lineWidth: 0 }));
+        setHasRules(true);
+      },
       () => setRules("# no rules: fields of equal paths are the same field\n"),
     );
   }, [workspace, schema]);
@@ -179,17 +186,15 @@ function Bench({ workspace, schema, names, denied }: BenchProps) {
           </select>
         </label>
         <Versions label="From" versions={versions} value={from} choose={choose} />
-        <Versions label="to" versions={versions.filter((name) => name !== from)} value={to} choose={setTo} />
+        {versions.length > 1 && <Versions label="to" versions={versions.filter((name) => name !== from)} value={to} choose={setTo} />}
         <span class="spread" />
         <button type="button" onClick={() => save(`${schema.spec.names.plural}.yaml`, test, "application/yaml")}>
           Save as a test
         </button>
         <Copy text={test}>Copy as YAML</Copy>
-        <Copy text={`kubectl --server ${window.location.origin}/clusters/${workspace} get apiconversion ${schema.metadata.name} -o yaml`}>
-          Copy kubectl
-        </Copy>
+        <Copy text={kubectl(workspace, "get", hasRules ? "apiresourceschema,apiconversion" : "apiresourceschema", schema.metadata.name, "-o", "yaml")}>Copy kubectl</Copy>
         <ViewYaml path={`/clusters/${workspace}/${SCHEMAS}/${schema.metadata.name}`} />
-        <Copy text={`insula conversion test -f ${schema.spec.names.plural}.yaml`}>Copy insula</Copy>
+        <Copy text={insula("conversion", "test", "-f", `${schema.spec.names.plural}.yaml`)}>Copy insula</Copy>
       </div>
       {denied !== undefined && (
         <p class="problem" role="alert">

@@ -4,6 +4,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { parseAllDocuments, stringify } from "yaml";
 import { Refused, call, kube, whyNot } from "./api";
+import { Whom } from "./effects";
+import type { Effect } from "./effects";
 import { ExportBar, List, useExport } from "./exports";
 import { count, utc } from "./format";
 import type { Export, Rollout } from "./model";
@@ -25,15 +27,6 @@ const TONES: Record<string, Tone> = {
   TooManyHeld: "bad",
   SchemaInvalid: "bad",
 };
-
-export interface Effect {
-  id: string;
-  detail: string;
-  becomes: string;
-  objects: number;
-  examples: string[];
-  workspaces: { workspace: string; objects: number }[];
-}
 
 /** What a release, or the way back to one, would do. */
 interface Plan {
@@ -252,6 +245,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
       {done && <Badge tone="good">Published</Badge>}
       {plan && (
         <Effects
+          exported={exported}
           plan={plan}
           action="Publish"
           denied={denied}
@@ -275,6 +269,7 @@ interface Accepted {
 }
 
 interface EffectsProps extends Denied {
+  exported: Export;
   plan: Plan;
   action: string;
   busy: boolean;
@@ -282,7 +277,7 @@ interface EffectsProps extends Denied {
 }
 
 /** The effects of a plan. Each has to be accepted before the plan is run. */
-function Effects({ plan, action, denied, busy, accept }: EffectsProps) {
+function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps) {
   const effects = plan.effects ?? [];
   const removals = plan.removals ?? [];
   const steps = plan.steps ?? [];
@@ -309,9 +304,8 @@ function Effects({ plan, action, denied, busy, accept }: EffectsProps) {
               <input type="checkbox" checked={taken.has(effect.id)} onChange={() => turn(effect.id)} /> Accept{" "}
               <strong>{effect.detail || effect.id}</strong>
             </label>
-            <p>
-              {count(effect.objects)} objects in {count(effect.workspaces.length)} workspaces. {effect.becomes}
-            </p>
+            {effect.becomes && <p>{effect.becomes}</p>}
+            <Whom effect={effect} />
             {effect.examples.length > 0 && <p>For example {effect.examples.join(", ")}</p>}
             {effect.detail && (
               <p>
@@ -329,6 +323,9 @@ function Effects({ plan, action, denied, busy, accept }: EffectsProps) {
             <p>
               {message}
               {!deprecated && " Its users got no warning before."}
+            </p>
+            <p>
+              <a href={`${link("exports", exported.workspace, exported.name)}?version=${encodeURIComponent(version)}`}>Its users</a>
             </p>
           </li>
         ))}
@@ -443,6 +440,7 @@ function History({ exported, rollout, denied }: { exported: Export; rollout: Rol
       {error !== undefined && <Problem error={error} />}
       {plan && chosen !== undefined && (
         <Effects
+          exported={exported}
           plan={plan}
           action={`Roll back to ${chosen}`}
           denied={denied}

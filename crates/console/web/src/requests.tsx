@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { call } from "./api";
+import { insula } from "./command";
 import { age, count, counted } from "./format";
 import { Badge, Copy, Problem, useDenied, useWork } from "./ui";
 import type { Tone } from "./ui";
@@ -46,7 +47,7 @@ export function Requests({ workspace, requests, again }: RequestsProps) {
           {counted(pending.length, "request")} without a decision
           {decided.length > 0 && `, ${count(decided.length)} with one`}
         </h3>
-        <Copy text={`insula apis requests -W ${workspace}`}>Copy insula</Copy>
+        <Copy text={insula("apis", "requests", "-W", workspace)}>Copy insula</Copy>
       </header>
       <ul>
         {[...pending, ...decided].map((request) => (

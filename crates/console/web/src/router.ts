@@ -28,6 +28,23 @@ export const PAGES = [
   ["servers", "Servers", "v"],
 ] as const;
 
+/** The names that a path of a workspace is made of. Other texts in an address lead to no workspace: a part
+ * with a slash or a question mark would make another request of each that names it. */
+const PATH = /^[a-z0-9][a-z0-9.-]*(:[a-z0-9][a-z0-9.-]*)*$/;
+
+export function isPath(workspace: string): boolean {
+  return PATH.test(workspace);
+}
+
+/** Returns the workspace in which pages begin: that of the sign-in, or another one that the viewer named. */
+export function homeOf(): string {
+  return localStorage.getItem("home") ?? localStorage.getItem("workspace") ?? "root";
+}
+
+export function beginAt(workspace: string): void {
+  localStorage.setItem("home", workspace);
+}
+
 /** An address that nobody encoded is taken as it is. */
 function decoded(part: string): string {
   try {

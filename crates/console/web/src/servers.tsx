@@ -1,15 +1,15 @@
 // The servers of the installation and their store.
 
-import { useRef, useState } from "preact/hooks";
-import { stringify } from "yaml";
+import { useState } from "preact/hooks";
 import { Amounts } from "./amounts";
 import { call, text } from "./api";
+import { insula, kubectl } from "./command";
 import { age, bytes, count, utc } from "./format";
 import { usePolled } from "./live";
 import { parseMetrics, quantile, sum, value } from "./metrics";
 import type { Sample } from "./metrics";
 import { link } from "./router";
-import { Badge, Bar, Copy, Problem, Toolbar, kubectl } from "./ui";
+import { Badge, Bar, Copy, Problem, Toolbar } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 10;
@@ -80,9 +80,13 @@ export function Servers() {
   });
   return (
     <div class="page">
-      <Toolbar title="Servers and store" kubectl={kubectl("root", "get --raw '/readyz?verbose'")} insula="insula server members" live={live}>
-        <Config />
-      </Toolbar>
+      <Toolbar
+        title="Servers and store"
+        kubectl={kubectl("root", "get", "--raw", "/readyz?verbose")}
+        insula={insula("server", "members")}
+        yaml={{ name: insula("server", "config"), read: config }}
+        live={live}
+      />
       {error !== undefined && <Problem error={error} />}
       {shown?.refused !== undefined && <Problem error={shown.refused} />}
       {shown && (
@@ -98,35 +102,9 @@ export function Servers() {
   );
 }
 
-/** The configuration of the server that answers, as YAML. */
-function Config() {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const [config, setConfig] = useState<string>();
-  const [error, setError] = useState<unknown>();
-  const open = () => {
-    dialog.current?.showModal();
-    call<{ config: unknown }>("MaintenanceService/GetConfig", {}).then(
-      (answer) => setConfig(stringify(answer.config, { lineWidth: 0 })),
-      setError,
-    );
-  };
-  return (
-    <>
-      <button type="button" onClick={open}>
-        View YAML
-      </button>
-      <dialog ref={dialog} class="yaml" aria-label="Configuration">
-        <header>
-          <code>insula server config</code>
-          {config !== undefined && <Copy text={config}>Copy YAML</Copy>}
-          <button type="button" onClick={() => dialog.current?.close()}>
-            Close
-          </button>
-        </header>
-        {error !== undefined ? <Problem error={error} /> : <pre tabIndex={0}>{config ?? "Loading…"}</pre>}
-      </dialog>
-    </>
-  );
+/** Reads the configuration of the server that answers. */
+async function config(): Promise<unknown> {
+  return (await call<{ config: unknown }>("MaintenanceService/GetConfig", {})).config;
 }
 
 function HealthCard({ health, info }: { health: Health; info: Info }) {
@@ -266,7 +244,7 @@ function MembersCard({ members }: { members: Members }) {
     <section class="card">
       <header>
         <h2>Members</h2>
-        <Copy text="insula server members -o wide">Copy insula</Copy>
+        <Copy text={insula("server", "members", "-o", "wide")}>Copy insula</Copy>
       </header>
       <table>
         <thead>

@@ -2,6 +2,7 @@
 // causes. Objects of workspaces below are looked at a few workspaces at a time, the nearest first.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { insula, kubectl } from "./command";
 import { OBJECTS_MAX, each, failing, failingBelow } from "./failing";
 import type { Failing, Found, Known } from "./failing";
 import { age, count, counted, utc } from "./format";
@@ -13,7 +14,7 @@ import { problem } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
-import { Badge, Copy, ViewYaml, fits, kubectl } from "./ui";
+import { Badge, Copy, ViewYaml, fits } from "./ui";
 import { Details } from "./workspace";
 
 /** Seconds between two looks at the objects of a workspace. */
@@ -140,8 +141,8 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       label="Stuck"
       head={{
         title: workspace,
-        kubectl: kubectl(workspace, "get workspaces,apibindings"),
-        insula: `insula ws explain ${workspace}`,
+        kubectl: kubectl(workspace, "get", "workspaces,apibindings"),
+        insula: insula("ws", "explain", workspace),
         yaml: `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apibindings?limit=50`,
         live: [polled, below.live].find(({ state }) => state === "stale") ?? tree.live,
       }}
@@ -163,7 +164,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       {shown?.object ? (
         <Chain object={shown.object} />
       ) : (
-        <Details key={shown?.key ?? ""} path={shown?.key ?? ""} fresh={tree.nodes.get(shown?.key ?? "")?.workspace.revision ?? 0} />
+        <Details key={shown?.key ?? ""} path={shown?.key ?? ""} root={workspace} fresh={tree.nodes.get(shown?.key ?? "")?.workspace.revision ?? 0} />
       )}
     </Listing>
   );
@@ -206,8 +207,8 @@ function Chain({ object }: { object: Failing }) {
         <a class="button" href={link("objects", workspace, named(kind), ...(kind.namespaced ? [namespace, name] : [name]))}>
           Open
         </a>
-        <Copy text={kubectl(workspace, commandOf(kind, namespace, name))}>Copy kubectl</Copy>
-        <Copy text={`insula ws explain ${workspace}`}>Copy insula</Copy>
+        <Copy text={kubectl(workspace, ...commandOf(kind, namespace, name))}>Copy kubectl</Copy>
+        <Copy text={insula("ws", "explain", workspace)}>Copy insula</Copy>
         <ViewYaml path={pathOf(workspace, kind, namespace, name)} />
       </div>
       <h3>Why it is not ready</h3>

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { Refused, kube, watch } from "./api";
-import { RETRY_MAX, RETRY_MIN, sleep } from "./live";
+import { RETRY_MAX, RETRY_MIN, UNWATCHED, sleep } from "./live";
 import type { Live } from "./ui";
 
 /** Rows that are read at most. */
@@ -66,14 +66,23 @@ class Feed {
     const { signal } = this.ended;
     let wait = RETRY_MIN;
     while (!signal.aborted) {
+      let listed = false;
       try {
         const revision = await this.list();
+        listed = true;
         this.error = undefined;
         wait = RETRY_MIN;
         await this.follow(revision);
       } catch (error) {
         if (signal.aborted) return;
         if (!this.loaded) this.error = error;
+        if (listed && error instanceof Refused && error.status === 403) {
+          // The viewer may list, and not watch.
+          this.live = { state: "read" };
+          this.changed();
+          await sleep(UNWATCHED, signal);
+          continue;
+        }
         if (error instanceof Refused && (error.status === 403 || error.status === 404)) {
           this.error = error;
           this.changed();

@@ -1,7 +1,8 @@
 // The workspaces that a viewer sees, as a tree that follows changes.
 
 import { Refused, call, stream } from "./api";
-import type { Header, Limits, Workspace, WorkspaceUsage } from "./model";
+import { UNWATCHED, sleep } from "./live";
+import type { Header, Limits, Metered, ResourceUsage, Workspace, WorkspaceUsage } from "./model";
 import { problem } from "./model";
 import type { Live } from "./ui";
 
@@ -10,6 +11,8 @@ import type { Live } from "./ui";
 const WATCHES_MAX = 60;
 /** Milliseconds between two pictures while the tree is read: each of them looks at all workspaces. */
 const PICTURE = 150;
+/** Milliseconds between two readings of the use of the same workspaces. */
+const USAGE_MIN = 25_000;
 /** Milliseconds before a broken watch is tried again, at first and at most. */
 const RETRY = [1000, 15000] as const;
 
@@ -48,9 +51,11 @@ export class Tree {
   private revision = 0;
   private readonly watches = new Map<string, AbortController>();
   private readonly broken = new Map<string, Date>();
+  /** Parents whose children the viewer may list, and not watch. */
+  private readonly unwatched = new Set<string>();
   private readonly listeners = new Set<() => void>();
   private readonly askedLimits = new Set<string>();
-  private readonly askedUsage = new Set<string>();
+  private readonly askedUsage = new Map<string, number>();
   private readonly ended = new AbortController();
   private loading = new AbortController();
   private waits = false;
@@ -105,11 +110,11 @@ export class Tree {
   }
 
   /** Reads some levels of the tree; 0 means all. Returns the paths. */
-  private async read(maxDepth: number, signal: AbortSignal): Promise<Set<string>> {
+  private async read(maxDepth: number, signal: AbortSignal, root = this.root): Promise<Set<string>> {
     const found = new Set<string>();
     await stream<{ header: Header; workspace: Workspace }>(
       "WorkspaceService/TreeWorkspaces",
-      { root: this.root, maxDepth },
+      { root, maxDepth },
       ({ header, workspace }) => {
         this.revision = header.revision;
         found.add(workspace.path);
@@ -158,6 +163,7 @@ export class Tree {
       watch.abort();
       this.watches.delete(parent);
       this.broken.delete(parent);
+      this.unwatched.delete(parent);
     }
     for (const parent of wanted) {
       if (this.watches.has(parent)) continue;
@@ -182,6 +188,7 @@ export class Tree {
           ({ header, type, workspace }) => {
             revision = Math.max(revision, header.revision);
             wait = RETRY[0];
+            this.unwatched.delete(parent);
             if (type === "CHANGE_TYPE_DELETED") this.remove(workspace.path);
             else if (type === "CHANGE_TYPE_ADDED" || type === "CHANGE_TYPE_MODIFIED") this.insert(workspace);
             this.changed();
@@ -190,8 +197,12 @@ export class Tree {
         );
       } catch (error) {
         if (signal.aborted) return;
+        if (error instanceof Refused && error.status === 403) {
+          await this.readNowAndThen(parent, signal);
+          continue;
+        }
+        // A revision that is gone: the tree is read again.
         if (error instanceof Refused && error.status !== 0 && error.status < 500 && error.status !== 429) {
-          // No right to watch here, or a revision that is gone: the tree is read again by hand.
           if (error.status !== 400) return;
           await this.load();
           revision = this.revision;
@@ -203,6 +214,20 @@ export class Tree {
       await new Promise((resolve) => setTimeout(resolve, wait));
       wait = Math.min(wait * 2, RETRY[1]);
       await this.reachable(signal);
+    }
+  }
+
+  /** Reads the children of a workspace that the viewer may not watch, once, after a while. */
+  private async readNowAndThen(parent: string, signal: AbortSignal): Promise<void> {
+    this.unwatched.add(parent);
+    this.showLive();
+    await sleep(UNWATCHED, signal);
+    if (signal.aborted) return;
+    try {
+      const found = await this.read(1, signal, parent);
+      for (const child of this.nodes.get(parent)?.children ?? []) if (!found.has(child)) this.remove(child);
+    } catch {
+      // The watch is tried next, and says what is wrong.
     }
   }
 
@@ -222,16 +247,16 @@ export class Tree {
   private showLive(): void {
     const oldest = [...this.broken.values()].sort((a, b) => a.getTime() - b.getTime())[0];
     const before = this.live;
-    this.live = oldest
-      ? { state: "stale", since: oldest }
-      : { state: this.loaded && this.watches.size > 0 ? "live" : "connecting" };
+    const open = this.unwatched.size > 0 ? "read" : "live";
+    this.live = oldest ? { state: "stale", since: oldest } : { state: this.loaded && this.watches.size > 0 ? open : "connecting" };
     if (before.state !== this.live.state) this.changed();
   }
 
-  /** Reads the usage of the children of a workspace, once. */
+  /** Reads the usage of the children of a workspace, which nothing watches, once in a while. */
   async loadUsage(parent: string): Promise<void> {
-    if (this.askedUsage.has(parent)) return;
-    this.askedUsage.add(parent);
+    const now = Date.now();
+    if (now - (this.askedUsage.get(parent) ?? -Infinity) < USAGE_MIN) return;
+    this.askedUsage.set(parent, now);
     let pageToken = "";
     try {
       do {
@@ -249,10 +274,32 @@ export class Tree {
     }
   }
 
-  /** Reads the usage of a workspace that is shown without its siblings. */
-  async loadUsageOf(path: string): Promise<void> {
-    const parent = this.nodes.get(path)?.workspace.parent;
-    if (parent) await this.loadUsage(parent);
+  /** Reads the usage of some workspaces, with that of their siblings. The first one is alone. */
+  loadUsageOf(paths: string[]): void {
+    const parents = new Set<string>();
+    for (const path of paths) {
+      const parent = this.nodes.get(path)?.workspace.parent;
+      if (path === this.root) void this.loadOwnUsage();
+      else if (parent) parents.add(parent);
+    }
+    for (const parent of parents) void this.loadUsage(parent);
+  }
+
+  private async loadOwnUsage(): Promise<void> {
+    const request = { workspace: this.root, hours: 1 };
+    interface Own {
+      resources: ResourceUsage[];
+      metered: Metered[];
+    }
+    try {
+      const { resources, metered } = await call<Own>("QuotaService/GetUsage", request, this.ended.signal);
+      const sum = (value: (one: ResourceUsage) => number) => resources.reduce((all, one) => all + value(one), 0);
+      const known = { path: this.root, cluster: "", objects: sum(({ objects }) => objects), bytes: sum(({ bytes }) => bytes) };
+      this.usage.set(this.root, { ...known, ...(metered[0] && { metered: metered[0] }) });
+      this.changed();
+    } catch {
+      // The columns stay empty for who may not see usage.
+    }
   }
 
   /** Reads the limits of workspaces that are in sight, each once. */

@@ -7,6 +7,7 @@ import { stringify } from "yaml";
 import { Refused, kube, whyNot } from "./api";
 import type { Right } from "./api";
 import { clock } from "./format";
+import { UNWATCHED } from "./live";
 import type { Condition } from "./model";
 
 /** The state of something: colour and shape say the same, and a text beside them as well. */
@@ -131,22 +132,19 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
-/** The connection of a page to its watches. */
-export type Live = { state: "connecting" | "live" } | { state: "stale"; since: Date };
+/** The connection of a page to its watches. Without the right to watch, a page reads now and then; what the
+ * viewer may not read at all is not stale. */
+export type Live = { state: "connecting" | "live" | "read" | "refused" } | { state: "stale"; since: Date };
 
 export function LiveBadge({ live }: { live: Live }) {
   return (
     <span class="live" role="status" data-live={live.state}>
       {live.state === "live" && <Badge tone="good">Live</Badge>}
       {live.state === "connecting" && <Badge tone="busy">Connecting</Badge>}
+      {live.state === "read" && <Badge tone="idle">Read every {UNWATCHED / 1000} s</Badge>}
       {live.state === "stale" && <Badge tone="warn">Stale since {clock(live.since)}</Badge>}
     </span>
   );
-}
-
-/** Returns a command of kubectl in a workspace. */
-export function kubectl(workspace: string, command: string): string {
-  return `kubectl --server ${window.location.origin}/clusters/${workspace} ${command}`;
 }
 
 export interface ToolbarProps {
@@ -154,8 +152,8 @@ export interface ToolbarProps {
   /** The commands that show the same. */
   kubectl?: string;
   insula?: string;
-  /** The path of the object in the API. */
-  yaml?: string;
+  /** The path of the object in the API; or what reads something else, with its name. */
+  yaml?: string | Shown;
   live?: Live;
   children?: ComponentChildren;
 }
@@ -169,7 +167,8 @@ export function Toolbar({ title, kubectl: command, insula, yaml, live, children 
       <span class="spread" />
       {command !== undefined && <Copy text={command}>Copy kubectl</Copy>}
       {insula !== undefined && <Copy text={insula}>Copy insula</Copy>}
-      {yaml !== undefined && <ViewYaml path={yaml} />}
+      {typeof yaml === "string" && <ViewYaml path={yaml} />}
+      {typeof yaml === "object" && <ViewText {...yaml} />}
       {live && <LiveBadge live={live} />}
     </div>
   );
@@ -237,15 +236,26 @@ export function masked(object: unknown): unknown {
   return object;
 }
 
+/** Something that is shown as YAML. */
+export interface Shown {
+  name: string;
+  read: () => Promise<unknown>;
+}
+
 /** A button that shows an object of the API as YAML. */
-export function ViewYaml({ path, label = "View YAML" }: { path: string; label?: string }) {
+export function ViewYaml({ path }: { path: string }) {
+  return <ViewText name={path} read={async () => masked(await kube(path))} />;
+}
+
+/** A button that shows something as YAML. */
+export function ViewText({ name, read }: Shown) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [shown, setShown] = useState<{ text?: string; error?: unknown }>({});
   const open = async () => {
     setShown({});
     dialog.current?.showModal();
     try {
-      setShown({ text: stringify(masked(await kube(path)), { lineWidth: 0 }) });
+      setShown({ text: stringify(await read(), { lineWidth: 0 }) });
     } catch (error) {
       setShown({ error });
     }
@@ -253,11 +263,11 @@ export function ViewYaml({ path, label = "View YAML" }: { path: string; label?: 
   return (
     <>
       <button type="button" onClick={open}>
-        {label}
+        View YAML
       </button>
-      <dialog ref={dialog} class="yaml" aria-label={`YAML of ${path}`}>
+      <dialog ref={dialog} class="yaml" aria-label={`YAML of ${name}`}>
         <header>
-          <code>{path}</code>
+          <code>{name}</code>
           {shown.text !== undefined && <Copy text={shown.text}>Copy YAML</Copy>}
           <button type="button" onClick={() => dialog.current?.close()}>
             Close

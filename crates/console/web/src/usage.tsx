@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { ByResource } from "./amounts";
 import { call, pages } from "./api";
+import { insula, kubectl } from "./command";
 import { bytes, count, counted } from "./format";
 import type { Column } from "./grid";
 import { LimitsOf } from "./limits";
@@ -12,7 +13,7 @@ import { requests } from "./model";
 import type { Metered, ResourceUsage, WorkspaceUsage } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Bars, Problem, fits, kubectl, save } from "./ui";
+import { Bars, Problem, fits, save } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 30;
@@ -102,8 +103,8 @@ export function Usage({ place, home }: { place: Place; home: string }) {
       label="Usage"
       head={{
         title: workspace,
-        kubectl: kubectl(workspace, "get logicalcluster cluster -o yaml"),
-        insula: `insula ws usage ${workspace} --children --hours ${hours}`,
+        kubectl: kubectl(workspace, "get", "logicalcluster", "cluster", "-o", "yaml"),
+        insula: insula("ws", "usage", workspace, "--children", "--hours", String(hours)),
         yaml: `/clusters/${workspace}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster`,
         live,
       }}

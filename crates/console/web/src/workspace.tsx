@@ -1,9 +1,11 @@
 // One workspace: its state, why it is not ready, what it uses, and how to reach it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { ByResource } from "./amounts";
 import { call } from "./api";
+import { insula, kubectl } from "./command";
 import { bytes, count, utc } from "./format";
+import { usePolled } from "./live";
 import { requests } from "./model";
 import type { Limits, Metered, ResourceUsage, Workspace } from "./model";
 import { link } from "./router";
@@ -54,17 +56,30 @@ async function read(path: string, signal: AbortSignal): Promise<State> {
   };
 }
 
-export function Details({ path, fresh }: { path: string; fresh: number }) {
+interface DetailsProps {
+  path: string;
+  /** The workspace of the page, which the commands show when none is chosen. */
+  root: string;
+  fresh: number;
+}
+
+/** Seconds between two looks at what a workspace uses. */
+const LOOK = 30;
+
+export function Details({ path, root, fresh }: DetailsProps) {
   const [state, setState] = useState<State>({});
-  useEffect(() => {
+  usePolled(`${path} ${fresh}`, LOOK, async (signal) => {
     if (path === "") return;
-    const ended = new AbortController();
-    read(path, ended.signal).then(setState, (error: unknown) => ended.signal.aborted || setState({ error }));
-    return () => ended.abort();
-  }, [path, fresh]);
+    await read(path, signal).then(setState, (error: unknown) => signal.aborted || setState((before) => ({ ...before, error })));
+  });
   if (path === "") {
     return (
       <aside class="details empty" aria-label="Workspace">
+        <div class="actions">
+          <Copy text={kubectl(root, "get", "workspaces")}>Copy kubectl</Copy>
+          <Copy text={insula("ws", "tree", "-W", root)}>Copy insula</Copy>
+          <ViewYaml path={`/clusters/${root}/apis/tenancy.kcp.io/v1alpha1/workspaces?limit=50`} />
+        </div>
         <p>Choose a workspace: with the mouse, or with the arrow keys.</p>
         <dl class="keys">
           <dt>
@@ -98,17 +113,16 @@ export function Details({ path, fresh }: { path: string; fresh: number }) {
 
 function Body({ state, workspace }: { state: State; workspace: Workspace }) {
   const { path, parent, name } = workspace;
-  const server = `${window.location.origin}/clusters/`;
   const isRoot = parent === "";
   const object = isRoot
     ? `/clusters/${path}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster`
     : `/clusters/${parent}/apis/tenancy.kcp.io/v1alpha1/workspaces/${name}`;
-  const get = isRoot ? "logicalcluster cluster" : `workspace ${name}`;
+  const get = isRoot ? ["logicalcluster", "cluster"] : ["workspace", name];
   return (
     <>
       <div class="actions">
-        <Copy text={`kubectl --server ${server}${isRoot ? path : parent} get ${get} -o yaml`}>Copy kubectl</Copy>
-        <Copy text={`insula ws explain ${path}`}>Copy insula</Copy>
+        <Copy text={kubectl(isRoot ? path : parent, "get", ...get, "-o", "yaml")}>Copy kubectl</Copy>
+        <Copy text={insula("ws", "explain", path)}>Copy insula</Copy>
         <ViewYaml path={object} />
         <a class="button" href={link("exports", path)}>
           Exports

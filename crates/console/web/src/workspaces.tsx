@@ -1,10 +1,11 @@
 // The tree of workspaces: phase, objects, rate, quota, and what is stuck.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Refused } from "./api";
 import { age, count } from "./format";
 import { problem, requests } from "./model";
 import type { Workspace } from "./model";
-import { go, link } from "./router";
+import { beginAt, go, isPath, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
 import type { Row } from "./tree";
@@ -13,6 +14,8 @@ import type { Tone } from "./ui";
 import { Details } from "./workspace";
 
 const ROW = 30;
+/** Milliseconds between two looks at the use of what is in sight. */
+const USAGE = 10_000;
 /** Workspaces up to which the tree opens all of its first level. */
 const OPEN_FIRST = 12;
 
@@ -41,7 +44,6 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
       const above = ancestors(selected);
       setOpen((before) => new Set([...before, ...above, ...(first.length <= OPEN_FIRST ? first : [])]));
     });
-    void tree.loadUsage(home);
     return () => {
       stop();
       tree.close();
@@ -51,7 +53,6 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
   useEffect(() => {
     if (!tree.loaded) return;
     tree.follow([...open].filter((path) => tree.nodes.has(path)));
-    for (const path of open) void tree.loadUsage(path);
   }, [tree, open, tree.loaded]);
 
   const searching = query.trim() !== "" || onlyStuck;
@@ -62,13 +63,20 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
   const virtual = useRows(scroller, rows.length, ROW);
   const inSight = virtual.items.map(({ index }) => rows[index]?.node.workspace.path ?? "").filter(Boolean);
   const key = inSight.join(" ");
+  const latest = useRef(inSight);
+  latest.current = inSight;
   useEffect(() => {
     const timer = setTimeout(() => {
       void tree.loadLimits(inSight);
-      if (searching) for (const path of inSight) void tree.loadUsageOf(path);
+      tree.loadUsageOf(inSight);
     }, 150);
     return () => clearTimeout(timer);
   }, [tree, key]);
+  // Nothing watches what workspaces use.
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || tree.loadUsageOf(latest.current), USAGE);
+    return () => clearInterval(timer);
+  }, [tree]);
 
   const choose = (path: string, how: "push" | "replace" = "push") => {
     const to = new URLSearchParams();
@@ -147,6 +155,7 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
           <LiveBadge live={tree.live} />
         </div>
         {tree.error !== undefined && <Problem error={tree.error} retry={() => void tree.load()} />}
+        {tree.error instanceof Refused && <Elsewhere />}
         <div
           class="grid"
           role="treegrid"
@@ -193,8 +202,29 @@ export function Workspaces({ place, home }: { place: Place; home: string }) {
           )}
         </div>
       </section>
-      <Details key={selected} path={selected} fresh={tree.nodes.get(selected)?.workspace.revision ?? 0} />
+      <Details key={selected} path={selected} root={home} fresh={tree.nodes.get(selected)?.workspace.revision ?? 0} />
     </div>
+  );
+}
+
+/** The way to another workspace for who may not see the one in which pages begin. */
+function Elsewhere() {
+  const [path, setPath] = useState("");
+  const begin = (event: SubmitEvent) => {
+    event.preventDefault();
+    beginAt(path.trim());
+    go(link("workspaces"));
+  };
+  return (
+    <form class="begin" onSubmit={begin}>
+      <label>
+        Begin at another workspace{" "}
+        <input value={path} placeholder="root:org" spellcheck={false} onInput={(event) => setPath(event.currentTarget.value)} />
+      </label>
+      <button type="submit" disabled={!isPath(path.trim())}>
+        Begin
+      </button>
+    </form>
   );
 }
 

@@ -1,0 +1,127 @@
+// What people meet in the console who come for the first time, who have few rights, or who follow an
+// address or a name that somebody made for them.
+
+import assert from "node:assert/strict";
+
+const copied = (page) => page.evaluate(() => navigator.clipboard.readText());
+
+/** Who uses a version, why a binding is not ready, and whom a release hurts: two clicks each. */
+export async function questions(page, { url }) {
+  const begin = async () => {
+    await page.goto(`${url}/console`);
+    await page.getByText("Live", { exact: true }).waitFor();
+  };
+  const pageOf = async (name) => {
+    await page.getByRole("navigation").getByRole("link", { name }).click();
+    await page.getByRole("link", { name: /Widgets/ }).click();
+  };
+  await begin();
+  await pageOf("Exports");
+  await page.getByRole("row", { name: /root:org-01:team-001 Ready v1 / }).waitFor();
+  await page.getByRole("row", { name: /root:org-21:team-001 Conflict .*naming conflict with CustomResourceDefinition/ }).waitFor();
+  // One more shows them alone, and the address has it.
+  await page.getByRole("button", { name: "widgets.example.io/v1", exact: true }).click();
+  await page.getByText("15 bindings").waitFor();
+  await page.reload();
+  await page.getByText("15 bindings").waitFor();
+  await page.goBack();
+  await page.getByText("46 bindings").waitFor();
+
+  // Of a change that is there, two clicks name those whom it hurts.
+  await begin();
+  await pageOf("Releases");
+  await page.getByRole("button", { name: "Begin with what is on offer" }).click();
+  const text = page.getByLabel("Schemas and rules of the next release");
+  await text.fill((await text.inputValue()).replace(/ +color:\n.*\n.*\n/, ""));
+  await page.getByRole("button", { name: "Show its effects" }).click();
+  await page.getByText("30 objects in 30 workspaces").click();
+  await page.getByRole("link", { name: "root:org-05:team-001" }).waitFor();
+}
+
+/** Names with all that a shell or a selector reads, in the commands that are copied. */
+export async function names(page, { url, admin }) {
+  const team = "root:org-01:team-007";
+  const roles = `/clusters/${team}/apis/rbac.authorization.k8s.io/v1/clusterroles`;
+  const type = "clusterroles.v1.rbac.authorization.k8s.io";
+  const get = `kubectl --server ${url}/clusters/${team} get`;
+  for (const [name, command] of [
+    ["$(touch x) & it's <b>bold<b>", `${get} ${type} '$(touch x) & it'\\''s <b>bold<b>' -o yaml`],
+    ["--server=evil", `${get} ${type}/--server=evil -o yaml`],
+    ["a,b=c", `${get} ${type} a,b=c -o yaml`],
+  ]) {
+    await admin.create(roles, { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name }, rules: [] });
+    await page.goto(`${url}/console/objects/${team}/${type}`);
+    await page.keyboard.press("/");
+    await page.keyboard.type(name);
+    await page.getByRole("link", { name, exact: true }).click();
+    await page.getByRole("textbox", { name: `YAML of ClusterRole ${name}` }).waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Copy kubectl" }).click();
+    assert.equal(await copied(page), command);
+  }
+}
+
+/** Addresses whose parts are paths of their own lead nowhere. */
+export async function addresses(page, { url }) {
+  const asked = [];
+  const note = (request) => asked.push(new URL(request.url()).pathname);
+  page.on("request", note);
+  for (const workspace of ["root%2F..%2F..%2Fversion", "root%3Fa=b", "..", "%2E%2E%2Fx"]) {
+    for (const kind of ["objects", "exports", "apis", "usage", "stuck"]) {
+      await page.goto(`${url}/console/${kind}/${workspace}/widgets`);
+      const [, shown] = new URL(page.url()).pathname.split("/console/");
+      if (shown?.startsWith(kind)) await page.getByText(/The address names no workspace/).waitFor();
+    }
+  }
+  await page.goto(`${url}/console/exports/root/..%2F..%2F..%2Fversion`);
+  await page.getByRole("alert").first().waitFor();
+  page.off("request", note);
+  const others = asked.filter((path) => path.startsWith("/console/api/") && !/^\/console\/api\/(clusters\/root\/|insula\.)/.test(path));
+  assert.deepEqual(others, []);
+}
+
+/** Who may list and not watch is told that pages read now and then; who sees no tree here finds theirs. */
+export async function withoutWatch(guest, { url }) {
+  const team = "root:org-01:team-038";
+  for (const path of [`/objects/${team}/configmaps.v1`, `/apis/${team}`, `/migrations/${team}`]) {
+    await guest.goto(`${url}/console${path}`);
+    await guest.getByText("Read every 30 s").waitFor();
+  }
+  await guest.evaluate(() => localStorage.setItem("home", "root"));
+  await guest.goto(`${url}/console`);
+  await guest.getByRole("alert").first().waitFor();
+  await guest.getByLabel("Begin at another workspace").fill("root:org-01");
+  await guest.keyboard.press("Enter");
+  await guest.locator('[role=row][id="ws-root_org-01"]').waitFor();
+}
+
+/** Every page offers the commands behind it and what it shows as YAML. */
+export async function commands(page, { url }) {
+  const team = "root:org-01:team-002";
+  for (const path of [
+    "",
+    `/objects/${team}`,
+    `/objects/${team}/configmaps.v1`,
+    `/stuck/${team}`,
+    `/apis/${team}`,
+    "/exports/root:provider",
+    "/exports/root:provider/widgets",
+    "/releases/root:provider/widgets",
+    "/diff/root:provider/widgets",
+    "/conversion/root:provider",
+    `/migrations/${team}`,
+    `/usage/${team}`,
+    `/audit/${team}`,
+    "/servers",
+  ]) {
+    await page.goto(`${url}/console${path}`);
+    for (const name of ["Copy kubectl", "Copy insula"]) {
+      await page.getByRole("button", { name }).first().click();
+      assert.match(await copied(page), name.endsWith("kubectl") ? /^kubectl --server https:/ : /^insula /, `${path}: ${name}`);
+    }
+    await page.getByRole("button", { name: "View YAML" }).first().click();
+    const shown = page.getByRole("dialog").locator("pre", { hasText: /\w+:/ });
+    await shown.waitFor().catch(() => assert.fail(`${path}: View YAML shows nothing`));
+    await page.keyboard.press("Escape");
+  }
+}
