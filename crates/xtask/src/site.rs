@@ -29,6 +29,8 @@ const FIRST: &str = "docs/README.md";
 const PACKED: &str = "crates/insula/packed";
 /// A Rust expression: all files of the site, with their bytes.
 const LIST: &str = "files.in";
+/// Bytes of a screenshot, which is packed into the program. The browser's tests keep theirs to it.
+const SCREENSHOT_BYTES_MAX: u64 = 60_000;
 /// Files of the site that no document links to. `cargo xtask console` makes the script and the
 /// style.
 const ASSETS: [(&str, &str); 4] = [
@@ -106,6 +108,11 @@ fn made(root: &Path) -> Result<BTreeMap<String, String>> {
         let is_shown = [".md", ".svg", ".webp"].iter().any(|end| file.ends_with(end));
         let is_linked = pages.contains_key(&file) || others.contains(&file);
         ensure!(!is_shown || is_linked, "no link leads to {file}");
+        if file.ends_with(".webp") {
+            let bytes = fs::metadata(root.join(&file))?.len();
+            let limit = SCREENSHOT_BYTES_MAX;
+            ensure!(bytes <= limit, "{file} has {bytes} bytes, and the limit is {limit}");
+        }
     }
     let first = pages.get(FIRST).context("the first page is missing")?;
     let mut files: BTreeMap<_, _> = pages
