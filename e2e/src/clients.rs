@@ -210,8 +210,8 @@ pub fn newest_kubectl() -> Result<PathBuf, String> {
 }
 
 /// Returns the folder `name` and a hash of `files` beside the build, which `fetch` fills if it is
-/// not there or `anew`, one caller at a time: several tests want the same folder at once. An error is
-/// a sentence.
+/// not there or `anew`, one caller at a time: several tests want the same folder at once. An error
+/// is a sentence.
 pub(crate) fn install(
     name: &str,
     source: &Path,

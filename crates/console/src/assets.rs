@@ -99,8 +99,8 @@ pub(crate) fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Result
     Ok(response)
 }
 
-/// Returns the headers under which a browser takes what the console answers: nothing from elsewhere,
-/// in no frame, for no other origin, and never as another type.
+/// Returns the headers under which a browser takes what the console answers: nothing from
+/// elsewhere, in no frame, for no other origin, and never as another type.
 fn guards() -> [(HeaderName, HeaderValue); 6] {
     let fixed = HeaderValue::from_static;
     [
