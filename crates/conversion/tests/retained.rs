@@ -90,6 +90,38 @@ fn a_removed_field_is_kept_and_shows_again() {
 }
 
 #[test]
+fn what_a_free_form_field_held_is_kept() {
+    let with = bundle_of("versions: {v1: {spec: {x: string, f: any, a: anything, l: [any]}}}");
+    let without = bundle_of("versions: {v1: {spec: {x: string, f: {k: string}, a: string, l: [{k: string}]}}}");
+    let all = json!({"f": {"k": "1", "z": {"y": [{"w": 1}]}}, "a": {"b": 1}, "l": [{"k": "2", "m": true}]});
+    let mut written = Written::new(&with, "v1", &all);
+    let less = written.shows(&without, "v1");
+    written.put(&without, "v1", &less);
+    let mut edit = less.clone();
+    edit["x"] = json!("now");
+    written.put(&without, "v1", &edit);
+    let mut back = all.clone();
+    back["x"] = json!("now");
+    assert_eq!(written.shows(&with, "v1"), back);
+}
+
+/// Whatever schema had them: a place where anything is kept shows them.
+#[test]
+fn what_is_kept_shows_in_a_field_of_any_form() {
+    let with = bundle_of("versions: {v1: {spec: {x: string, f: {k: string, z: string, l: [{k: string, m: string}]}}}}");
+    let without = bundle_of("versions: {v1: {spec: {x: string, f: {k: string, l: [{k: string}]}}}}");
+    let free = bundle_of("versions: {v1: {spec: any}}");
+    let all = json!({"x": "a", "f": {"k": "1", "z": "2", "l": [{"k": "3", "m": "4"}]}});
+    let mut written = Written::new(&with, "v1", &all);
+    written.put(&without, "v1", &json!({"x": "b", "f": {"k": "1", "l": [{"k": "3"}]}}));
+    let shown = json!({"x": "b", "f": {"k": "1", "z": "2", "l": [{"k": "3", "m": "4"}]}});
+    assert_eq!(written.shows(&free, "v1"), shown);
+    let edit = json!({"x": "c", "f": {"k": "1", "l": [{"k": "3", "m": "5"}]}});
+    written.put(&free, "v1", &edit);
+    assert_eq!(written.shows(&with, "v1"), edit);
+}
+
+#[test]
 fn an_item_takes_what_is_kept_in_it_along_and_an_object_does_not() {
     let (with, without) = (bundle_of(WITH), bundle_of(WITHOUT));
     let all = json!({"backup": {"bucket": "b"}, "users": [{"name": "al", "mail": "a"}]});

@@ -17,6 +17,8 @@ use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+mod free;
+
 /// Mark before the name of a version among the stored residuals; no name of a version has it.
 const PREFIX: char = '~';
 
@@ -197,8 +199,7 @@ pub(crate) fn show(schema: &Structural, retained: &Patch, object: Json) -> Json 
 fn show_field(node: Option<&Node>, (name, patch): (&String, &Patch), map: &mut Map<String, Json>) {
     let shown = match (name_at(node, name), patch) {
         (Name::Unknown, _) => return,
-        (Name::Opaque, Patch::Set { value, .. }) => map.remove(name).or_else(|| Some(value.clone())),
-        (Name::Opaque, _) => return,
+        (Name::Opaque, patch) => free::show(patch, map.remove(name)),
         (Name::Field(child), patch) => show_value(child, patch, map.remove(name)),
     };
     map.extend(shown.map(|value| (name.clone(), value)));
@@ -245,12 +246,11 @@ fn filled(node: &Node, retained: &Json, stands: Json) -> Json {
     match (retained, stands) {
         (Json::Object(retained), Json::Object(mut map)) => {
             for (name, value) in retained {
-                let Name::Field(child) = name_at(Some(node), name) else {
-                    continue;
-                };
-                let value = match map.remove(name) {
-                    Some(stands) => Some(filled(child, value, stands)),
-                    None => known_part(child, value),
+                let value = match (name_at(Some(node), name), map.remove(name)) {
+                    (Name::Field(child), Some(stands)) => Some(filled(child, value, stands)),
+                    (Name::Field(child), None) => known_part(child, value),
+                    (Name::Opaque, stands) => Some(free::filled(value, stands)),
+                    (Name::Unknown, stands) => stands,
                 };
                 map.extend(value.map(|value| (name.clone(), value)));
             }
@@ -343,6 +343,9 @@ fn divide_at(parent: &Node, own: &Node, patch: &Patch) -> (Option<Patch>, Option
                     (Name::Field(own), Name::Unknown) if part_of(Part::Own, None, own, patch).is_some() => {
                         (Some(patch.clone()), None)
                     }
+                    (Name::Opaque, Name::Unknown) if free::part_of(Part::Own, patch).is_some() => {
+                        (Some(patch.clone()), None)
+                    }
                     _ => (None, Some(patch.clone())),
                 };
                 ours.extend(own_part.map(|patch| (name.clone(), patch)));
@@ -428,6 +431,7 @@ fn part_of(part: Part, parent: Option<&Node>, own: &Node, patch: &Patch) -> Opti
                 let found = match (name_at(Some(own), name), above) {
                     (Name::Field(own), Some(Name::Field(parent))) => part_of(part, Some(parent), own, patch),
                     (Name::Field(own), None | Some(Name::Unknown)) => part_of(part, None, own, patch),
+                    (Name::Opaque, None | Some(Name::Unknown)) => free::part_of(part, patch),
                     _ => (part == Part::Rest).then(|| patch.clone()),
                 };
                 Some((name.clone(), found?))
