@@ -24,23 +24,22 @@ impl SchemaPath {
     /// # Errors
     /// The text does not begin with a dot, names nothing, or is about metadata.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no path of a field such as .spec.backup or .spec.users[].mail");
-        let mut steps = Vec::new();
-        for part in text.strip_prefix('.').ok_or_else(wrong)?.split('.') {
-            let (name, each) = part.find("[]").map_or((part, ""), |at| part.split_at(at));
-            if name.is_empty() || name.contains(['[', ']']) || each.len() % 2 != 0 {
-                return Err(wrong());
-            }
-            steps.push(Step::Field(name.to_owned()));
-            let mut rest = each;
-            while let Some(next) = rest.strip_prefix("[]") {
-                steps.push(Step::Each);
-                rest = next;
-            }
-            if !rest.is_empty() {
-                return Err(wrong());
-            }
-        }
+        let wrong = || {
+            format!(
+                "{text:?} is no path of a field such as .spec.backup, .spec.users[].mail or .spec['example.io/mail']"
+            )
+        };
+        let path = Path::parse(text)
+            .ok()
+            .filter(|_| text.starts_with('.'))
+            .ok_or_else(wrong)?;
+        let step = |segment: &Segment| match segment {
+            Segment::Field(name) => Some(Step::Field(name.clone())),
+            Segment::Each(variable) if variable.is_empty() => Some(Step::Each),
+            Segment::Each(_) | Segment::Index(_) | Segment::Key(_) => None,
+        };
+        let steps: Option<Vec<Step>> = path.segments().iter().map(step).collect();
+        let steps = steps.ok_or_else(wrong)?;
         match steps.first() {
             Some(Step::Field(first)) if !matches!(first.as_str(), "apiVersion" | "kind" | "metadata") => {
                 Ok(SchemaPath(steps))
@@ -198,7 +197,14 @@ mod tests {
 
     #[test]
     fn paths_are_those_of_schemas() {
-        for right in [".spec.a", ".spec.a[].b", ".spec.a[][].b", ".status", ".spec.m[]"] {
+        for right in [
+            ".spec.a",
+            ".spec.a[].b",
+            ".spec.a[][].b",
+            ".status",
+            ".spec.m[]",
+            ".spec['a.b/c'].d",
+        ] {
             assert!(SchemaPath::parse(right).is_ok(), "{right}");
         }
         for wrong in [
@@ -208,6 +214,9 @@ mod tests {
             ".spec.",
             ".spec..a",
             ".spec[0]",
+            ".spec[i].a",
+            ".spec[self.name]",
+            ".spec.a/b",
             ".spec.a[]b",
             ".metadata.labels",
             ".[]",
