@@ -4,7 +4,7 @@
 use crate::context::Context;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_catalog::{Origin, Result, Served, stored};
-use insula_conversion::{Stored, Validation};
+use insula_conversion::{LossPolicy, Stored, Validation};
 use insula_schema::Structural;
 use insula_store::Entry;
 
@@ -137,10 +137,12 @@ fn errors_over_old(
 }
 
 /// Returns [`UNMARKED`] if the stored object lacks defaults of the storage version, so that reads
-/// default it. Only a write through another version can leave out defaults.
+/// default it. A write through another version can leave out defaults, and so can one that leaves
+/// what was stored before they came as it is.
 pub(super) fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
-    let storage = context.served.api.storage_version();
-    if context.version.name == storage.name || !context.served.api.bundle.storage_has_defaults() {
+    let (storage, bundle) = (context.served.api.storage_version(), &context.served.api.bundle);
+    let is_stored_as_written = context.version.name == storage.name && bundle.loss_policy() == LossPolicy::None;
+    if is_stored_as_written || !bundle.storage_has_defaults() {
         return None;
     }
     let mut shown = stored.clone();
