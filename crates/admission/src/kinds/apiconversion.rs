@@ -71,7 +71,8 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
     let api = review.catalog.prove(&bundle, &review.served.meter).map_err(invalid)?;
     warn_of_rules(review, &api);
     let scopes = scopes(review, schema, &api);
-    if let Some(before) = old.and_then(|_| present(review, schema)) {
+    // First rules, or another part of them, change what is read and written as a change of rules does.
+    if let Some(before) = present(review, schema) {
         let tried = hidden::tried(review, &scopes, &before, &api);
         if let Some(why) = hidden::refusal(&tried, accepted) {
             return Err(review.forbid(new, why));
