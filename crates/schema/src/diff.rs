@@ -14,6 +14,7 @@ mod restriction;
 
 use crate::formats;
 use crate::node::{ListType, MapType, Node, Type};
+use crate::rule::Rule;
 use insula_api::Json;
 use std::fmt;
 
@@ -32,6 +33,8 @@ pub struct Change {
     /// True if it concerns all that is below the node, too: a type, a rule, or which fields there
     /// are.
     pub is_deep: bool,
+    /// True if it refuses changes of a value that is there, whatever that is: a transition rule.
+    pub refuses_changes: bool,
 }
 
 /// Kinds of differences.
@@ -101,6 +104,7 @@ impl Differ {
             breaking,
             detail,
             is_deep,
+            refuses_changes: false,
         });
     }
 
@@ -313,14 +317,15 @@ impl Differ {
                 }
             }
         }
-        let sources =
-            |node: &Node| -> Vec<String> { node.rules().iter().map(|rule| rule.source().to_owned()).collect() };
-        let (before, after) = (sources(old), sources(new));
-        for rule in after.iter().filter(|rule| !before.contains(rule)) {
-            self.deep_bound(path, true, format!("rule added: {rule}"));
+        let is_in = |node: &Node, rule: &Rule| node.rules().iter().any(|known| known.source() == rule.source());
+        for rule in new.rules().iter().filter(|rule| !is_in(old, rule)) {
+            self.deep_bound(path, true, format!("rule added: {}", rule.source()));
+            if let Some(change) = self.changes.last_mut() {
+                change.refuses_changes = rule.reads_old();
+            }
         }
-        for rule in before.iter().filter(|rule| !after.contains(rule)) {
-            self.bound(path, false, format!("rule removed: {rule}"));
+        for rule in old.rules().iter().filter(|rule| !is_in(new, rule)) {
+            self.bound(path, false, format!("rule removed: {}", rule.source()));
         }
     }
 

@@ -43,6 +43,9 @@ pub struct Difference {
     /// The part that it is about.
     #[serde(skip)]
     pub(super) about: About,
+    /// True if it refuses changes of a value that is there, whatever that is.
+    #[serde(skip)]
+    pub(super) refuses_changes: bool,
 }
 
 /// Returns the changes between two sets of APIs, which are paired by plural and group.
@@ -95,6 +98,7 @@ impl Differences<'_> {
             breaking,
             detail: detail.into(),
             about: self.about,
+            refuses_changes: false,
         });
     }
 
@@ -116,6 +120,10 @@ impl Differences<'_> {
                 true,
                 format!("{} → {}", old.names.kind, new.names.kind),
             );
+        }
+        if old.names.list_kind != new.names.list_kind && old.names.kind == new.names.kind {
+            let detail = format!("{} → {}", old.names.list_kind, new.names.list_kind);
+            self.note("", "listKind", "changed", true, detail);
         }
         let scope = |api: &Api| match api.scope {
             ScopeKind::Cluster => "Cluster",
@@ -180,6 +188,9 @@ impl Differences<'_> {
                 change.breaking,
                 change.detail,
             );
+            if let Some(noted) = self.out.last_mut() {
+                noted.refuses_changes = change.refuses_changes;
+            }
         }
     }
 

@@ -63,6 +63,9 @@ pub struct Effect {
     pub times: Times,
     /// True if it is the reason of what objects show below the path, too.
     is_deep: bool,
+    /// True if it reaches each object that holds a value at the path: a rule that refuses changes
+    /// of it.
+    refuses_changes: bool,
     /// True for a CustomResourceDefinition of a workspace.
     is_local: bool,
     /// True if a write takes away what its version does not show, as in Kubernetes.
@@ -94,6 +97,7 @@ impl Effect {
             workspaces: BTreeMap::new(),
             times: Times::default(),
             is_deep: true,
+            refuses_changes: false,
             is_local: false,
             is_lossy: false,
             is_elsewhere: false,
@@ -331,9 +335,8 @@ impl Generation {
             insula_schema::default(shown, schema);
         }
         let broken = self.found.iter().enumerate().filter(|(_, effect)| {
-            effect.kind == names::CLIENT_BROKEN
+            (effect.kind == names::CLIENT_BROKEN && effect.path.starts_with('.') || effect.refuses_changes)
                 && effect.version == version
-                && effect.path.starts_with('.')
                 && holds(&was, &effect.path)
         });
         reached.extend(broken.map(|(index, _)| index));
@@ -345,7 +348,7 @@ impl Generation {
         let known = insula_schema::judge(&was, &old, &self.meter);
         for error in insula_schema::judge(&is, &new, &self.meter) {
             let place = insula_schema::place(&error);
-            let path = general(place, new.root());
+            let path = general(place, new.root(), &is);
             let kind = match error.kind {
                 FieldErrorKind::Required => names::FIELD_REQUIRED,
                 _ => names::VALUE_REFUSED,

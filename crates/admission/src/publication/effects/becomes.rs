@@ -26,6 +26,9 @@ impl Effect {
 
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> Cow<'static, str> {
+        if self.refuses_changes {
+            return "shown as it is; a rule compares each write with what was there, and may refuse changes".into();
+        }
         let (is, without) = match self.kind {
             names::VALUE_REFUSED => ("shown as it is", "while it is there"),
             names::FIELD_REQUIRED => ("absent where it is required", "without it"),

@@ -1,8 +1,7 @@
 //! Differences between two views of an object.
 
-use super::names;
+use super::{names, paths::field};
 use insula_api::Json;
-use insula_conversion::{Path, Segment};
 use insula_schema::Node;
 
 /// A kind of effect, and the path of the field.
@@ -17,7 +16,7 @@ pub(super) fn differing(was: &Json, is: &Json, root: &Node) -> Vec<Differing> {
         match name.as_str() {
             "apiVersion" | "kind" => {}
             "metadata" => metadata(value, &is["metadata"], &mut found),
-            name => collect(value, &is[name], root.property(name), &format!(".{name}"), &mut found),
+            name => collect(value, is.get(name), root.property(name), &field(name), &mut found),
         }
     }
     found
@@ -28,38 +27,40 @@ pub(super) fn differing(was: &Json, is: &Json, root: &Node) -> Vec<Differing> {
 fn metadata(was: &Json, is: &Json, found: &mut Vec<Differing>) {
     for part in ["labels", "annotations"] {
         for (key, value) in was[part].as_object().into_iter().flatten() {
-            let now = &is[part][key];
-            if value != now {
-                let steps = ["metadata", part, key].map(|name| Segment::Field(name.to_owned()));
-                let path = Path::from_segments(steps.into()).to_string();
+            let now = is[part].get(key);
+            if Some(value) != now {
+                let path = format!(".metadata.{part}{}", field(key));
                 collect(value, now, None, &path, found);
             }
         }
     }
 }
 
-fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut Vec<Differing>) {
-    match (was, is) {
-        (Json::Null, _) => {}
+fn collect(was: &Json, is: Option<&Json>, node: Option<&Node>, path: &str, found: &mut Vec<Differing>) {
+    let is = match (was, is) {
         // A field that holds nothing is a field.
-        (Json::Object(map), Json::Null) if map.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
-        (Json::Array(list), Json::Null) if list.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (Json::Object(map), None | Some(Json::Null)) if !map.is_empty() => &Json::Null,
+        (Json::Array(list), None | Some(Json::Null)) if !list.is_empty() => &Json::Null,
+        (Json::Null, Some(Json::Null)) => return,
+        (_, None | Some(Json::Null)) => return found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (_, Some(is)) => is,
+    };
+    match (was, is) {
         (Json::Object(was), _) => {
             for (name, value) in was {
                 let (node, at) = match node.and_then(|node| node.property(name)) {
-                    Some(property) => (Some(property), format!("{path}.{name}")),
+                    Some(property) => (Some(property), format!("{path}{}", field(name))),
                     None => (node.and_then(Node::additional), format!("{path}[]")),
                 };
-                collect(value, is.get(name).unwrap_or(&Json::Null), node, &at, found);
+                collect(value, is.get(name), node, &at, found);
             }
         }
         (Json::Array(was), _) => {
             let (node, at) = (node.and_then(Node::items), format!("{path}[]"));
             for (index, value) in was.iter().enumerate() {
-                collect(value, is.get(index).unwrap_or(&Json::Null), node, &at, found);
+                collect(value, is.get(index), node, &at, found);
             }
         }
-        (_, Json::Null) => found.push((names::VALUE_HIDDEN, path.to_owned())),
         (was, is) if was != is => found.push((names::VALUE_CHANGED, path.to_owned())),
         _ => {}
     }

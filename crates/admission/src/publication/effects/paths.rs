@@ -1,23 +1,59 @@
 //! Paths of fields in the form of schemas.
 
 use insula_api::Json;
+use insula_conversion::{Path, Segment};
 use insula_schema::{ListType, Node};
 use std::borrow::Cow;
 
-/// Returns the path of an error, `spec.list[3].x`, in the form of schemas, `.spec.list[].x`, as far
-/// as the schema knows it.
-pub(super) fn general(path: &str, root: &Node) -> String {
-    let (mut node, mut out) = (root, String::new());
-    for step in path.split(['.', '[']) {
-        let (next, at) = match (node.property(step), node.items().or(node.additional())) {
-            (Some(property), _) => (property, format!(".{step}")),
+/// Returns the path of an error about an object, `spec.list[3].x`, in the form of schemas,
+/// `.spec.list[].x`, as far as the schema knows it. Errors do not quote names: those of the object
+/// and of its schema tell where a name with dots ends.
+pub(super) fn general(path: &str, root: &Node, object: &Json) -> String {
+    let (mut node, mut value, mut rest, mut out) = (root, Some(object), path, String::new());
+    while !rest.is_empty() {
+        let bracket = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let name = match bracket {
+            Some((name, _)) => name,
+            None => longest_name(rest.trim_start_matches('.'), node, value),
+        };
+        let (next, at) = match (node.property(name), node.items().or(node.additional())) {
+            (Some(property), _) => (property, field(name)),
             (None, Some(inner)) => (inner, "[]".to_owned()),
             (None, None) => break,
         };
-        node = next;
-        out.push_str(&at);
+        value = match (value, name.parse::<usize>()) {
+            (Some(Json::Array(items)), Ok(index)) => items.get(index),
+            (value, _) => value.and_then(|value| value.get(name)),
+        };
+        rest = match bracket {
+            Some((_, after)) => after,
+            None => rest.trim_start_matches('.').strip_prefix(name).unwrap_or_default(),
+        };
+        (node, out) = (next, out + &at);
     }
     out
+}
+
+/// Returns the longest name of a value or its schema with which a path begins, or the text before
+/// the first mark.
+fn longest_name<'p>(path: &'p str, node: &Node, value: Option<&Json>) -> &'p str {
+    let begins = |name: &&str| {
+        let rest = path.strip_prefix(*name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let keys = value.and_then(Json::as_object).into_iter().flatten();
+    let names = node
+        .properties()
+        .map(|(name, _)| name)
+        .chain(keys.map(|(key, _)| key.as_str()));
+    let longest = names.filter(begins).map(str::len).max();
+    let end = longest.or_else(|| path.find(['.', '[']));
+    end.map_or(path, |end| &path[..end])
+}
+
+/// Writes the step to a field as schemas do: `.name`, or `['a.name']`.
+pub(super) fn field(name: &str) -> String {
+    Path::from_segments(vec![Segment::Field(name.to_owned())]).to_string()
 }
 
 /// Returns true if an object holds a value at a path in that form.

@@ -29,6 +29,7 @@ pub(super) fn of_schemas(before: &Api, after: &Api) -> Vec<Effect> {
             kept.detail.push_str(between);
             kept.detail.push_str(&more.detail);
             kept.is_deep |= more.is_deep;
+            kept.refuses_changes |= more.refuses_changes;
         }
         is_one
     });
@@ -97,5 +98,6 @@ fn of_change(change: &Difference) -> Option<Effect> {
     };
     let mut effect = Effect::new(kind, &change.api, &change.version, &path, detail);
     effect.is_deep = change.about == About::Fields;
+    effect.refuses_changes = change.refuses_changes;
     Some(effect)
 }

@@ -359,15 +359,18 @@ fn schema() -> Structural {
 #[test]
 fn paths_have_no_name_of_a_tenants() {
     let schema = schema();
+    let object = json!({"spec": {"map": {"a.secret/name": {"x": "1"}}}});
     for (error, path) in [
         ("spec.a", ".spec.a"),
         ("spec.list[3].x", ".spec.list[].x"),
         ("spec.map[secret].x", ".spec.map[].x"),
         ("spec.map.secret.x", ".spec.map[].x"),
-        ("spec.map[a.secret.name]", ".spec.map[]"),
+        ("spec.map[a.secret.name].x", ".spec.map[].x"),
+        ("spec.map.a.secret/name.x", ".spec.map[].x"),
+        ("spec.map.a.secret/name", ".spec.map[]"),
         ("spec.unknown.secret", ".spec"),
     ] {
-        assert_eq!(general(error, schema.root()), path, "{error}");
+        assert_eq!(general(error, schema.root(), &object), path, "{error}");
     }
 }
 
@@ -388,6 +391,58 @@ fn values_that_are_gone_or_others_are_found() {
             of(names::VALUE_HIDDEN, ".spec.map[].x"),
         ]
     );
+}
+
+/// A name with dots is quoted, as in the schema's own effects.
+#[test]
+fn a_field_with_a_quoted_name_has_one_effect() {
+    let text = json!({"type": "string"});
+    let before = fields(json!({"a.b/c": text, "d.e": fields(json!({"f": text, "g": text}))}));
+    let spec = json!({"a.b/c": "12", "d.e": {"f": "1", "g": "2"}});
+    let less = fields(json!({"d.e": fields(json!({"f": text}))}));
+    let gone = [
+        ("field-removed:v1:.spec['a.b/c']", ""),
+        ("field-removed:v1:.spec['d.e'].g", ""),
+    ];
+    check(before.clone(), less, spec.clone(), &gone);
+    let mut narrow = before.clone();
+    narrow["properties"]["a.b/c"]["maxLength"] = json!(1);
+    narrow["properties"]["d.e"]["properties"]["f"]["enum"] = json!(["2"]);
+    let refused = [
+        ("value-refused:v1:.spec['a.b/c']", "maxLength 1 added"),
+        ("value-refused:v1:.spec['d.e'].f", "enum \"2\""),
+    ];
+    check(before, narrow, spec, &refused);
+}
+
+/// A rule that compares a write with what was there refuses no stored value, and changes of each.
+#[test]
+fn a_transition_rule_reaches_the_values_that_it_compares() {
+    let with = |rule: &str| {
+        let mut size = json!({"type": "integer"});
+        if !rule.is_empty() {
+            size["x-kubernetes-validations"] = json!([{"rule": rule}]);
+        }
+        fields(json!({"size": size, "other": {"type": "string"}}))
+    };
+    let reaches = [("value-refused:v1:.spec.size", "rule added: self == oldSelf")];
+    check(with(""), with("self == oldSelf"), json!({"size": 1}), &reaches);
+    check(with(""), with("self == oldSelf"), json!({"other": "x"}), &[]);
+    check(with(""), with("self > 0"), json!({"size": 1}), &[]);
+    check(with("self == oldSelf"), with("self == oldSelf"), json!({"size": 1}), &[]);
+}
+
+/// A null that a version shows is a value: it is told when it is gone or another value.
+#[test]
+fn a_null_is_a_value() {
+    let text = json!({"type": "string", "nullable": true});
+    let (both, spec) = (fields(json!({"a": text, "b": text})), json!({"a": null, "b": "x"}));
+    let less = fields(json!({"b": text}));
+    check(both.clone(), less, spec.clone(), &[("field-removed:v1:.spec.a", "")]);
+    let filled = fields(json!({"a": {"type": "string", "default": "d"}, "b": text}));
+    let got = reached(&[v1(both.clone())], &[v1(filled)], spec.clone());
+    assert!(got.iter().any(|(id, _)| id == "value-changed:v1:.spec.a"), "{got:?}");
+    check(both.clone(), both, spec, &[]);
 }
 
 #[test]
