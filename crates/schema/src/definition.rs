@@ -20,7 +20,7 @@ use insula_api::{
 use serde_json::json;
 use std::collections::HashMap;
 
-pub use go::{undecodable_definition, unknown_keywords};
+pub use go::{undecodable_definition, undecodable_schema, unknown_keywords};
 
 const SCHEMA: &str = "openAPIV3Schema";
 

@@ -42,7 +42,7 @@ pub use crate::decode::{decode_error, quoted as quoted_time};
 pub use crate::default::default;
 pub use crate::definition::{
     ca_bundle_is_unusable, default_definition, definition_warnings, structural_violations, undecodable_definition,
-    unknown_keywords, validate_client_config, validate_definition, validate_definition_status,
+    undecodable_schema, unknown_keywords, validate_client_config, validate_definition, validate_definition_status,
     validate_definition_update,
 };
 pub use crate::diff::{Change, ChangeKind, diff};

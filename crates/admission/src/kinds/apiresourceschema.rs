@@ -10,7 +10,7 @@ use crate::{
 };
 use insula_api::{FieldError, FieldPath, Json};
 use insula_catalog::{Result, bundle, exports::offering, parts};
-use insula_schema::validate_definition;
+use insula_schema::{undecodable_schema, validate_definition};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -66,8 +66,24 @@ fn warn_of_effects(review: &Review<'_>, new: &Json, accepted: &[Acceptance]) {
 /// Conversion rules are not checked.
 pub fn check(schema: &Json) -> Vec<FieldError> {
     let mut errors = check_name(schema);
-    errors.extend(check_definition(schema));
+    // Nothing else can be said of a schema that cannot be read, and it would be read in part.
+    let undecodable = undecodable(schema);
+    errors.extend(match undecodable.is_empty() {
+        true => check_definition(schema),
+        false => undecodable,
+    });
     errors
+}
+
+/// Returns the errors of keywords of a wrong type, as Go's decoder of schemas reports them.
+fn undecodable(schema: &Json) -> Vec<FieldError> {
+    let at = FieldPath::new("spec").child("versions");
+    let versions = schema["spec"]["versions"].as_array().into_iter().flatten().enumerate();
+    let errors = versions.filter_map(|(i, version)| {
+        let why = undecodable_schema(&version["schema"])?;
+        Some(FieldError::invalid_text(&at.index(i).child("schema"), "", why))
+    });
+    errors.collect()
 }
 
 /// Refuses to delete a schema that an export offers, or that serves stored objects: the next
@@ -201,6 +217,42 @@ fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
             let new: Vec<_> = found.filter(|error| !errors.contains(error)).collect();
             errors.extend(new);
             invalid(errors)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(keyword: &Json) -> Vec<String> {
+        let mut spec = json!({"type": "object", "properties": {"n": {"type": "string"}}});
+        spec.as_object_mut()
+            .expect("a schema")
+            .extend(keyword.as_object().expect("a keyword").clone());
+        let schema = json!({"metadata": {"name": "one.widgets.example.io"}, "spec": {"group": "example.io",
+            "scope": "Cluster", "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"type": "object", "properties": {"spec": spec}}}]}});
+        check(&schema).iter().map(ToString::to_string).collect()
+    }
+
+    /// In YAML an `n` without quotes is a boolean: a field of this name would not be required.
+    #[test]
+    fn a_keyword_of_a_wrong_type_is_refused() {
+        assert_eq!(errors(&json!({"required": ["n"]})), [""; 0]);
+        for wrong in [
+            json!({"required": [false]}),
+            json!({"required": "n"}),
+            json!({"maxProperties": "3"}),
+            json!({"nullable": "yes"}),
+            json!({"x-kubernetes-validations": {"rule": "true"}}),
+        ] {
+            let found = errors(&wrong);
+            assert!(
+                found.len() == 1 && found[0].contains("spec.versions[0].schema: Invalid value"),
+                "{wrong}: {found:?}"
+            );
         }
     }
 }

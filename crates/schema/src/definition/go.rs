@@ -17,6 +17,12 @@ pub fn undecodable_definition(definition: &Json) -> Option<String> {
         .err()
 }
 
+/// Returns Go's error for a schema that cannot be decoded; `None` if it can.
+pub fn undecodable_schema(schema: &Json) -> Option<String> {
+    let mut path = Vec::new();
+    Go::Schema.misread(schema, JSON_SCHEMA_PROPS.name, &mut path).err()
+}
+
 /// Returns the unknown keywords of a definition's schemas, as `fieldValidation` reports them.
 pub fn unknown_keywords(definition: &Json) -> Vec<String> {
     let mut found = Vec::new();
