@@ -184,7 +184,7 @@ fn offers(arguments: &Arguments, export: Option<&str>) -> anyhow::Result<ExitCod
                 match printer.named(arguments.output, &rows, apis.iter().map(reference))? {
                     true => return Ok(ExitCode::SUCCESS),
                     false if apis.is_empty() => eprintln!("note: there is no API that you may bind in {workspace}"),
-                    false => printer.table(&table(&apis))?,
+                    false => printer.table(&table(&apis, arguments.output))?,
                 }
                 Ok(ExitCode::from(u8::from(apis.is_empty())))
             }
@@ -278,8 +278,18 @@ fn or_dash(text: &str) -> Cell {
     }
 }
 
-fn table(apis: &[OfferedApi]) -> Table {
-    let mut table = Table::new(&["API", "RESOURCES", "TITLE", "OWNER", "STATE"]);
+/// Returns the claims of an export.
+fn claims(api: &OfferedApi) -> Vec<String> {
+    let claims = api.claims.iter();
+    claims
+        .map(|claim| format!("{}: {}", full(&claim.group, &claim.resource), claim.verbs.join(" ")))
+        .collect()
+}
+
+/// Returns the table of the APIs; only the wide one has what their owners say about them.
+fn table(apis: &[OfferedApi], format: Format) -> Table {
+    let columns = ["API", "RESOURCES", "TITLE", "OWNER", "STATE", "DESCRIPTION", "DOCUMENTS", "CLAIMS"];
+    let mut table = Table::new(&columns);
     for api in apis {
         let mut resources = api.resources.iter().map(|resource| {
             let name = full(&resource.group, &resource.resource);
@@ -291,10 +301,18 @@ fn table(apis: &[OfferedApi]) -> Table {
             or_dash(&api.title),
             or_dash(&api.owner),
             state(api),
+            or_dash(&api.description),
+            or_dash(&api.docs),
+            Cell::list(Tone::Plain, &claims(api)),
         ]);
         for more in resources {
-            table.row(vec!["".into(), more.into(), "".into(), "".into(), "".into()]);
+            let mut row = vec![Cell::from(""); columns.len()];
+            row[1] = more.into();
+            table.row(row);
         }
+    }
+    if format != Format::Wide {
+        table.keep_columns(5);
     }
     table
 }

@@ -113,11 +113,7 @@ impl Trial {
                 break;
             }
         }
-        for effect in &mut trial.effects {
-            effect.accepted = accepted
-                .iter()
-                .any(|one| one.covers(&effect.id, effect.objects.cast_unsigned()));
-        }
+        trial.effects.iter_mut().for_each(|effect| effect.accept(accepted));
         trial
             .effects
             .sort_by_key(|effect| (!effect.is_open(), std::cmp::Reverse(effect.objects)));
@@ -209,6 +205,14 @@ impl Trial {
     }
 }
 
+/// Returns the line of an effect, with what is accepted.
+pub(super) fn line(effect: &ReleaseEffect, accepted: &[Acceptance]) -> String {
+    let mut listed = Effect::named(effect);
+    listed.add(effect.clone());
+    listed.accept(accepted);
+    listed.line()
+}
+
 /// Returns the line that counts effects by their kind; `None` without any.
 pub(super) fn rest<'e>(kinds: impl Iterator<Item = &'e str>) -> Option<String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -271,6 +275,12 @@ impl Effect {
         for one in effect.workspaces {
             *self.workspaces.entry(one.workspace).or_default() += one.objects;
         }
+    }
+
+    /// Notes whether somebody's word covers it.
+    fn accept(&mut self, accepted: &[Acceptance]) {
+        let objects = self.objects.cast_unsigned();
+        self.accepted = accepted.iter().any(|one| one.covers(&self.id, objects));
     }
 
     /// Returns true if it needs somebody's word that it has not.

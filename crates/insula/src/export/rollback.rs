@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use insula_admission::publication::{Acceptance, is_open, means_version};
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse, VersionRemoval};
 
-use super::{check::rest, control::Named, publish::Waited, target::Target};
+use super::{check::{line, rest}, control::Named, publish::Waited, target::Target};
 use crate::{
     admin::object,
     client::is_failed_precondition,
@@ -142,10 +142,7 @@ fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Resu
         }
         printer.table(&table)?;
         for effect in answer.effects.iter().filter(|effect| effect.objects > 0) {
-            printer.text(&format!(
-                "{}: {} objects; {}; {}",
-                effect.id, effect.objects, effect.detail, effect.becomes
-            ))?;
+            printer.text(&line(effect, &arguments.accept))?;
         }
         let others = answer.effects.iter().filter(|effect| effect.objects == 0);
         if let Some(others) = rest(others.map(|effect| effect.id.split(':').next().unwrap_or_default())) {

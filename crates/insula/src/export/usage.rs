@@ -110,7 +110,13 @@ fn used_by(consumers: &[Consumer], usage: &Value) -> Vec<String> {
 
 fn print(rows: &[Row], format: Format) -> anyhow::Result<()> {
     let mut printer = Printer::stdout();
-    if !printer.document(format, &rows)? {
+    let resource = |row: &Row| match row.group.as_str() {
+        "" => row.resource.clone(),
+        group => format!("{}.{group}", row.resource),
+    };
+    // The names that --remove and `export retire` take.
+    let names = rows.iter().map(|row| format!("{}/{}", resource(row), row.version));
+    if !printer.named(format, &rows, names)? {
         let mut table = Table::new(&[
             "EXPORT",
             "RESOURCE",
@@ -125,13 +131,9 @@ fn print(rows: &[Row], format: Format) -> anyhow::Result<()> {
             None => Cell::new(Tone::Dim, "-"),
         };
         for row in rows {
-            let resource = match row.group.as_str() {
-                "" => row.resource.clone(),
-                group => format!("{}.{group}", row.resource),
-            };
             table.row(vec![
                 row.export.as_str().into(),
-                resource.into(),
+                resource(row).into(),
                 row.version.as_str().into(),
                 row.tenants.to_string().into(),
                 time(&row.last_used),
