@@ -288,7 +288,16 @@ fn claims(api: &OfferedApi) -> Vec<String> {
 
 /// Returns the table of the APIs; only the wide one has what their owners say about them.
 fn table(apis: &[OfferedApi], format: Format) -> Table {
-    let columns = ["API", "RESOURCES", "TITLE", "OWNER", "STATE", "DESCRIPTION", "DOCUMENTS", "CLAIMS"];
+    let columns = [
+        "API",
+        "RESOURCES",
+        "TITLE",
+        "OWNER",
+        "STATE",
+        "DESCRIPTION",
+        "DOCUMENTS",
+        "CLAIMS",
+    ];
     let mut table = Table::new(&columns);
     for api in apis {
         let mut resources = api.resources.iter().map(|resource| {

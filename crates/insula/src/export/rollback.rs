@@ -5,7 +5,12 @@ use std::{process::ExitCode, time::Duration};
 use insula_admission::publication::{Acceptance, is_open, means_version};
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse, VersionRemoval};
 
-use super::{check::{line, rest}, control::Named, publish::Waited, target::Target};
+use super::{
+    check::{line, rest},
+    control::Named,
+    publish::Waited,
+    target::Target,
+};
 use crate::{
     admin::object,
     client::is_failed_precondition,

@@ -429,7 +429,12 @@ fn a_transition_rule_reaches_the_values_that_it_compares() {
     check(with(""), with("self == oldSelf"), json!({"size": 1}), &reaches);
     check(with(""), with("self == oldSelf"), json!({"other": "x"}), &[]);
     check(with(""), with("self > 0"), json!({"size": 1}), &[]);
-    check(with("self == oldSelf"), with("self == oldSelf"), json!({"size": 1}), &[]);
+    check(
+        with("self == oldSelf"),
+        with("self == oldSelf"),
+        json!({"size": 1}),
+        &[],
+    );
 }
 
 /// A null that a version shows is a value: it is told when it is gone or another value.
