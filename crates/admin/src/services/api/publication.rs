@@ -193,15 +193,16 @@ fn trials(
     options: &Options,
 ) -> Vec<Trial> {
     let Some(export) = existing else { return Vec::new() };
-    let trial = |api: &Published| {
-        let compiled = api.compile().ok()?;
-        let release = trial::of_release(registry, snapshot, (cluster, export), api, Arc::new(compiled));
-        release.before.is_some().then_some(release)
+    let trials = |api: &Published| {
+        let compiled = api.compile().ok().map(Arc::new);
+        let of_release = |compiled| trial::of_release(registry, snapshot, (cluster, export), api, compiled);
+        let all = compiled.map(of_release).unwrap_or_default().into_iter();
+        all.filter(|trial| trial.before.is_some())
     };
     let withdrawn = options.withdrawn.iter();
     let withdrawn = withdrawn
         .filter_map(|(group, plural)| trial::of_removal(registry, snapshot, (cluster, export), (group, plural)));
-    published.iter().filter_map(trial).chain(withdrawn).collect()
+    published.iter().flat_map(trials).chain(withdrawn).collect()
 }
 
 /// Reads the effects that the caller accepts.

@@ -92,7 +92,8 @@ pub(super) fn aborted(
     }
     if restored.is_empty() {
         return Err(Status::failed_precondition(format!(
-            "APIExport {:?}: no binding is bound to schemas of before the release: publish those to go back to",
+            "APIExport {:?}: no binding is bound to schemas of before the release: take rules back, and what all \
+             bindings have taken over, by RollbackRelease (insula export rollback)",
             export.name
         )));
     }

@@ -12,7 +12,7 @@ use crate::{
 use insula_access::WorkspaceNames;
 use insula_admission::publication::{Effect, Effects, Published, Serving, add_effects, keep_rules, offered};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
-use insula_catalog::{Api, Catalog};
+use insula_catalog::{Api, Catalog, exports::offering};
 use insula_conversion::ConvertError;
 use insula_meter::Meter;
 use insula_proto::admin::v1::{ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
@@ -86,29 +86,41 @@ pub(in crate::services) fn of_manifests(
         let api = published.compile().map_err(|errors| {
             Status::failed_precondition(format!("{}: {}", published.name(), insula_api::aggregate(&errors)))
         })?;
-        Ok(of_release(deps, snapshot, (cluster, export), &published, Arc::new(api)))
+        Ok::<_, Status>(of_release(deps, snapshot, (cluster, export), &published, Arc::new(api)))
     };
-    manifests::published("manifests", sent, meter)?
-        .into_iter()
-        .map(trial)
-        .collect()
+    let mut trials = Vec::new();
+    for published in manifests::published("manifests", sent, meter)? {
+        trials.extend(trial(published)?);
+    }
+    Ok(trials)
 }
 
-/// Returns the trial of one API of a release.
+/// Returns the trials of one API of a release: on the objects of its export, and on those of each
+/// other export of the workspace that offers the same schema, whose rules change with it.
 pub(in crate::services) fn of_release(
     deps: &Deps,
     snapshot: &Snapshot,
     (cluster, export): (&ClusterName, &Json),
     published: &Published,
     api: Arc<Api>,
-) -> Trial {
-    let offered = offered(export, published);
-    Trial {
-        resource: objects_of(export, &published.group, &published.plural),
-        before: offered.and_then(|schema| deps.catalog.stored(snapshot, cluster, &schema)),
-        api,
+) -> Vec<Trial> {
+    let resource_of = |export: &Json| objects_of(export, &published.group, &published.plural);
+    let on = |resource: ResourceId, schema: Option<&str>| Trial {
+        resource,
+        before: schema.and_then(|schema| deps.catalog.stored(snapshot, cluster, schema)),
+        api: Arc::clone(&api),
         is_removed: false,
+    };
+    let own = resource_of(export);
+    let mut trials = vec![on(own.clone(), offered(export, published).as_deref())];
+    let schema = published.name();
+    for other in offering(snapshot, cluster, &BTreeSet::from([schema.to_owned()])) {
+        let resource = resource_of(&other.object.body_value());
+        if resource != own && !resource.identity.is_empty() {
+            trials.push(on(resource, Some(schema)));
+        }
     }
+    trials
 }
 
 /// Returns the trial of a resource that an export offers no longer; `None` if it serves nothing.
