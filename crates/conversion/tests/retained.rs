@@ -103,6 +103,11 @@ fn what_a_free_form_field_held_is_kept() {
     let mut back = all.clone();
     back["x"] = json!("now");
     assert_eq!(written.shows(&with, "v1"), back);
+    // It is retired by the path that effects have.
+    let path = SchemaPath::parse(".spec.f[]").unwrap();
+    let left = without.retire(written.0.stored("v1"), None, &path).unwrap().unwrap();
+    back["f"] = json!({"k": "1"});
+    assert_eq!(written.read(&with, &left, "v1")["spec"], back);
 }
 
 /// Whatever schema had them: a place where anything is kept shows them.

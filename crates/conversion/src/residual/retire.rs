@@ -103,9 +103,9 @@ impl SchemaPath {
 }
 
 /// Returns the rest of the path below a name, if it leads there: a name of a field, or any entry of
-/// a map.
+/// a map, also of one that has other fields now, or of a place that kept anything.
 fn below<'s>(node: Option<&Node>, name: &str, path: &'s [Step]) -> Option<&'s [Step]> {
-    let is_entry = node.is_none_or(|node| node.property(name).is_none() && node.additional().is_some());
+    let is_entry = node.is_none_or(|node| node.property(name).is_none());
     match path.split_first()? {
         (Step::Field(field), rest) if field == name => Some(rest),
         (Step::Each, rest) if is_entry => Some(rest),
