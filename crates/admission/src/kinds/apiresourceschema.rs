@@ -230,9 +230,9 @@ mod tests {
         spec.as_object_mut()
             .expect("a schema")
             .extend(keyword.as_object().expect("a keyword").clone());
+        let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
         let schema = json!({"metadata": {"name": "one.widgets.example.io"}, "spec": {"group": "example.io",
-            "scope": "Cluster", "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
+            "scope": "Cluster", "names": names, "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"type": "object", "properties": {"spec": spec}}}]}});
         check(&schema).iter().map(ToString::to_string).collect()
     }
