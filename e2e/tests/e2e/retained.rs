@@ -209,3 +209,81 @@ fn a_field_is_retired_in_objects_that_a_deleted_binding_keeps() {
     };
     assert_eq!([holders(true), holders(false), holders(true)], [1, 1, 0]);
 }
+
+/// A field that kept anything gets a schema: what that lacks is kept like a field that is gone.
+#[test]
+fn what_a_free_form_field_held_is_kept() {
+    let scene = Scene::new();
+    let mut free = with_backup();
+    free["backup"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    scene.publish(&free, &["--wait"]);
+    let zone = json!({"spec": {"backup": {"zone": {"of": [{"a": 1}]}}}});
+    scene.tenant.merge(&tank("v2"), &zone).expect(200);
+    scene.publish(&with_backup(), &ACCEPTED);
+    scene.write();
+    assert_eq!(scene.spec("v1")["backup"], json!({"at": "noon"}));
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    let whole = json!({"at": "noon", "zone": {"of": [{"a": 1}]}});
+    until("both versions show what they held", || {
+        (scene.spec("v1")["backup"] == whole && scene.spec("v2")["backup"] == whole).then_some(())
+    });
+
+    scene.publish(&with_backup(), &ACCEPTED);
+    let (code, text) = scene.retire(&["--field", ".spec.backup[]", "--yes"]);
+    assert!(code == 0 && text.contains("1 object in 1 workspace held it"), "{text}");
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    let left = json!({"at": "noon"});
+    until("what was retired is gone", || {
+        (scene.spec("v1")["backup"] == left).then_some(())
+    });
+}
+
+/// The name of a field may have dots and slashes, which the path quotes as effects do.
+#[test]
+fn a_field_with_a_quoted_name_is_retired() {
+    let scene = Scene::new();
+    let mut fields = with_backup();
+    fields["example.io/zone"] = json!({"type": "string"});
+    scene.publish(&fields, &["--wait"]);
+    let zone = json!({"spec": {"example.io/zone": "a"}});
+    scene.tenant.merge(&tank("v2"), &zone).expect(200);
+    let path = ".spec['example.io/zone']";
+    let effect = format!("field-removed:tanks.{GROUP}/v1:{path}=1");
+    scene.publish(
+        &with_backup(),
+        &["--wait", "--accept", &effect, "--accept", &effect.replace("/v1", "/v2")],
+    );
+    let (code, text) = scene.retire(&["--field", path, "--yes"]);
+    assert!(code == 0 && text.contains("1 object in 1 workspace"), "{text}");
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(scene.spec("v2").get("example.io/zone"), None);
+}
+
+/// Stored objects lack a default that a release brings, and each read shows it, whatever is written.
+#[test]
+fn a_first_default_stays_through_writes() {
+    let scene = Scene::new();
+    let mut fields = with_backup();
+    fields["mode"] = json!({"type": "string", "default": "fast"});
+    scene.publish(&fields, &["--wait"]);
+    let shows = |when: &str| {
+        assert_eq!(
+            [&scene.spec("v1")["mode"], &scene.spec("v2")["mode"]],
+            ["fast"; 2],
+            "{when}"
+        );
+    };
+    shows("before any write");
+    let mut labelled = scene.tenant.get(&tank("v1")).expect(200);
+    labelled["metadata"]["labels"] = json!({"rack": "1"});
+    let answer = scene.tenant.put(&tank("v1"), &labelled).expect(200);
+    assert_eq!(answer["spec"]["mode"], "fast");
+    shows("after a label");
+    scene.write();
+    shows("after writes of each kind");
+    let list = scene.tenant.get(&format!("/apis/{GROUP}/v1/tanks")).expect(200);
+    assert_eq!(list["items"][0]["spec"]["mode"], "fast");
+}

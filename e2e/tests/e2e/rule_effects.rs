@@ -18,6 +18,8 @@ use crate::{
     providers,
 };
 
+mod added;
+
 const GROUP: &str = "gadgets.example.io";
 const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/gadgets.example.io";
 const RULES: &str = "/apis/apis.kcp.io/v1alpha1/apiconversions";
