@@ -262,7 +262,7 @@ fn a_field_with_a_quoted_name_is_retired() {
     assert_eq!(scene.spec("v2").get("example.io/zone"), None);
 }
 
-/// Stored objects lack a default that a release brings, and each read shows it, whatever is written.
+/// Stored objects lack a default that a release brings: each read shows it, whatever is written.
 #[test]
 fn a_first_default_stays_through_writes() {
     let scene = Scene::new();

@@ -71,7 +71,7 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
     let api = review.catalog.prove(&bundle, &review.served.meter).map_err(invalid)?;
     warn_of_rules(review, &api);
     let scopes = scopes(review, schema, &api);
-    // First rules, or another part of them, change what is read and written as a change of rules does.
+    // First rules, or another part of them, change what is read and written, too.
     if let Some(before) = present(review, schema) {
         let tried = hidden::tried(review, &scopes, &before, &api);
         if let Some(why) = hidden::refusal(&tried, accepted) {
