@@ -1,6 +1,8 @@
 // Requests to the server, as the viewer: `/console/api` is the ordinary API with the session's
 // credential.
 
+import { isPath } from "./router";
+
 export interface Cause {
   reason?: string;
   message: string;
@@ -74,7 +76,7 @@ async function renew(since: number): Promise<boolean> {
   if (!localStorage.getItem("renewed")) return false;
   return navigator.locks.request("insula-session", async () => {
     if (Number(localStorage.getItem("renewed")) > since) return true;
-    const workspace = localStorage.getItem("workspace") ?? "root";
+    const workspace = signedInAt();
     const init: RequestInit = { method: "POST", headers: OWN, credentials: "same-origin" };
     const { ok, status } = await fetch(`/console/session/renewal?workspace=${encodeURI(workspace)}`, init);
     if (ok) localStorage.setItem("renewed", String(Date.now()));
@@ -102,10 +104,16 @@ export async function text(path: string, signal: AbortSignal): Promise<string> {
   return (await send(`/console/api${path}`, { signal })).text();
 }
 
+/** The workspace of the sign-in. What is no path of one, as a mistyped text, would make every request another one. */
+function signedInAt(): string {
+  const workspace = localStorage.getItem("workspace") ?? "";
+  return isPath(workspace) ? workspace : "root";
+}
+
 /** The workspace whose issuers know the viewer, if it is not the root. */
 function home(): Record<string, string> {
-  const workspace = localStorage.getItem("workspace");
-  return workspace && workspace !== "root" ? { "Insula-Workspace": workspace } : {};
+  const workspace = signedInAt();
+  return workspace !== "root" ? { "Insula-Workspace": workspace } : {};
 }
 
 function posted(message: object, signal?: AbortSignal): RequestInit {
@@ -179,7 +187,7 @@ const REVIEW = JSON.stringify({ apiVersion: "authentication.k8s.io/v1", kind: "S
 
 /** Returns the viewer, by session or client certificate; nothing for a stranger. */
 export async function whoAmI(): Promise<User | undefined> {
-  const workspace = localStorage.getItem("workspace") ?? "root";
+  const workspace = signedInAt();
   try {
     const review = await kube<Review>(`/clusters/${workspace}/${REVIEWS}`, { method: "POST", body: REVIEW });
     const user = review.status.userInfo;
@@ -242,7 +250,7 @@ export function takeAnswer(): URLSearchParams | undefined {
 
 /** Ends a sign-in by the provider with its answer. */
 export async function endLogin(answer: URLSearchParams): Promise<User> {
-  const workspace = localStorage.getItem("workspace") ?? "root";
+  const workspace = signedInAt();
   const parts = ["code", "state", "iss"].map((name) => [name, answer.get(name)] as const);
   const query = parts.flatMap(([name, value]) => (value === null ? [] : [`${name}=${encodeURIComponent(value)}`]));
   const path = `/console/session/code?${[...query, `workspace=${encodeURI(workspace)}`].join("&")}`;

@@ -16,19 +16,21 @@ const QUIET = 300;
 /** Waits for a time, or until the signal. */
 export function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
     const end = () => {
       clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
       resolve();
     };
-    signal?.addEventListener("abort", end, { once: true });
+    const timer = setTimeout(end, signal?.aborted ? 0 : milliseconds);
+    signal?.addEventListener("abort", end);
   });
 }
 
 type Read = (signal: AbortSignal) => Promise<void>;
 
 /** Runs `read` at first, and after each change of what some paths of the API watch. What the viewer may
- * not watch it reads now and then. */
+ * not watch, or the workspace does not serve, it reads now and then. A `read` that fails makes the page
+ * stale. */
 export function useLive(paths: string[], read: Read): Live {
   const [live, setLive] = useState<Live>({ state: "connecting" });
   const latest = useRef(read);
@@ -45,9 +47,20 @@ export function useLive(paths: string[], read: Read): Live {
       const since = [...broken.values()].sort((a, b) => a.getTime() - b.getTime())[0];
       setLive(since ? { state: "stale", since } : { state: unwatched.size > 0 ? "read" : "live" });
     };
+    // No path has this name.
+    const reading = "";
+    const readNow = async () => {
+      try {
+        await latest.current(signal);
+        if (broken.delete(reading)) show();
+      } catch {
+        if (!broken.has(reading)) broken.set(reading, new Date());
+        show();
+      }
+    };
     const again = () => {
       clearTimeout(timer);
-      timer = window.setTimeout(() => void latest.current(signal).catch(() => undefined), QUIET);
+      timer = window.setTimeout(() => void readNow(), QUIET);
     };
     const follow = async (path: string) => {
       let wait = RETRY_MIN;
@@ -62,9 +75,7 @@ export function useLive(paths: string[], read: Read): Live {
           };
           await watch(path, { opened, receive: again, signal });
         } catch (error) {
-          // What the workspace does not serve has no changes.
-          if (error instanceof Refused && error.status === 404) return;
-          if (error instanceof Refused && error.status === 403) {
+          if (error instanceof Refused && (error.status === 403 || error.status === 404)) {
             broken.delete(path);
             unwatched.add(path);
             show();
@@ -80,7 +91,7 @@ export function useLive(paths: string[], read: Read): Live {
         wait = Math.min(wait * 2, RETRY_MAX);
       }
     };
-    void latest.current(signal).catch(() => undefined);
+    void readNow();
     for (const path of paths) void follow(path);
     return () => {
       clearTimeout(timer);

@@ -49,10 +49,12 @@ export function Objects({ place, home }: { place: Place; home: string }) {
         setError(undefined);
       } catch (failed) {
         if (!signal.aborted) setError(failed);
+        throw failed;
       }
     },
   );
-  if (error !== undefined) return <Problem error={error} />;
+  // Below what was read before there may be an edit.
+  if (error !== undefined && !known) return <Problem error={error} />;
   if (!known) return <p class="loading">Loading…</p>;
   if (place.name === "") return <Kinds workspace={workspace} known={known} live={live} />;
   const kind = known.kinds.find((one) => named(one) === place.name);

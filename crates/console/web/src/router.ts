@@ -38,7 +38,8 @@ export function isPath(workspace: string): boolean {
 
 /** Returns the workspace in which pages begin: that of the sign-in, or another one that the viewer named. */
 export function homeOf(): string {
-  return localStorage.getItem("home") ?? localStorage.getItem("workspace") ?? "root";
+  const known = ["home", "workspace"].map((key) => localStorage.getItem(key) ?? "");
+  return known.find(isPath) ?? "root";
 }
 
 export function beginAt(workspace: string): void {

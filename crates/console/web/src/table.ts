@@ -84,7 +84,10 @@ class Feed {
           continue;
         }
         if (error instanceof Refused && (error.status === 403 || error.status === 404)) {
+          // Rows that the viewer may not read any more are not shown as if they were read.
           this.error = error;
+          this.rows.clear();
+          this.live = { state: "refused" };
           this.changed();
           return;
         }

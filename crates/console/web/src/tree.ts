@@ -55,7 +55,8 @@ export class Tree {
   private readonly unwatched = new Set<string>();
   private readonly listeners = new Set<() => void>();
   private readonly askedLimits = new Set<string>();
-  private readonly askedUsage = new Map<string, number>();
+  /** When the usage of the children of a workspace is read next, of the root under no name. */
+  private readonly nextUsage = new Map<string, number>();
   private readonly ended = new AbortController();
   private loading = new AbortController();
   private waits = false;
@@ -98,7 +99,9 @@ export class Tree {
     try {
       await this.read(1, signal);
       this.reading = true;
-      const found = await this.read(0, signal);
+      const { found, revision } = await this.read(0, signal);
+      // Watches begin here: what was read of a part later tells nothing of the others.
+      this.revision = revision;
       for (const path of [...this.nodes.keys()]) if (!found.has(path)) this.remove(path);
       this.loaded = true;
     } catch (error) {
@@ -109,21 +112,26 @@ export class Tree {
     this.changed();
   }
 
-  /** Reads some levels of the tree; 0 means all. Returns the paths. */
-  private async read(maxDepth: number, signal: AbortSignal, root = this.root): Promise<Set<string>> {
+  /** Reads some levels of the tree; 0 means all. Returns the paths, and the revision that they show. */
+  private async read(
+    maxDepth: number,
+    signal: AbortSignal,
+    root = this.root,
+  ): Promise<{ found: Set<string>; revision: number }> {
     const found = new Set<string>();
+    let revision = 0;
     await stream<{ header: Header; workspace: Workspace }>(
       "WorkspaceService/TreeWorkspaces",
       { root, maxDepth },
       ({ header, workspace }) => {
-        this.revision = header.revision;
+        revision = header.revision;
         found.add(workspace.path);
         this.insert(workspace);
         this.changed();
       },
       signal,
     );
-    return found;
+    return { found, revision };
   }
 
   private insert(workspace: Workspace): void {
@@ -151,6 +159,7 @@ export class Tree {
     if (!node) return;
     for (const child of node.children) this.remove(child);
     this.nodes.delete(path);
+    this.unfollow(path);
     const parent = this.nodes.get(node.workspace.parent);
     if (parent) parent.children = parent.children.filter((child) => child !== path);
   }
@@ -158,13 +167,7 @@ export class Tree {
   /** Follows the children of some workspaces, and of no others. */
   follow(parents: string[]): void {
     const wanted = new Set(parents.slice(-WATCHES_MAX));
-    for (const [parent, watch] of this.watches) {
-      if (wanted.has(parent)) continue;
-      watch.abort();
-      this.watches.delete(parent);
-      this.broken.delete(parent);
-      this.unwatched.delete(parent);
-    }
+    for (const parent of [...this.watches.keys()]) if (!wanted.has(parent)) this.unfollow(parent);
     for (const parent of wanted) {
       if (this.watches.has(parent)) continue;
       const watch = new AbortController();
@@ -172,6 +175,13 @@ export class Tree {
       void this.watch(parent, watch.signal);
     }
     this.showLive();
+  }
+
+  private unfollow(parent: string): void {
+    this.watches.get(parent)?.abort();
+    this.watches.delete(parent);
+    this.broken.delete(parent);
+    this.unwatched.delete(parent);
   }
 
   private async watch(parent: string, signal: AbortSignal): Promise<void> {
@@ -224,7 +234,7 @@ export class Tree {
     await sleep(UNWATCHED, signal);
     if (signal.aborted) return;
     try {
-      const found = await this.read(1, signal, parent);
+      const { found } = await this.read(1, signal, parent);
       for (const child of this.nodes.get(parent)?.children ?? []) if (!found.has(child)) this.remove(child);
     } catch {
       // The watch is tried next, and says what is wrong.
@@ -252,26 +262,41 @@ export class Tree {
     if (before.state !== this.live.state) this.changed();
   }
 
-  /** Reads the usage of the children of a workspace, which nothing watches, once in a while. */
-  async loadUsage(parent: string): Promise<void> {
-    const now = Date.now();
-    if (now - (this.askedUsage.get(parent) ?? -Infinity) < USAGE_MIN) return;
-    this.askedUsage.set(parent, now);
-    let pageToken = "";
+  /** Reads the usage of the children of a workspace, which nothing watches, once in a while: the more
+   * pages, the less often. */
+  private loadUsage(parent: string): Promise<void> {
+    return this.onceInAWhile(parent, () => this.readUsage(parent));
+  }
+
+  /** Runs a reading that returns its pages, if it neither runs nor ran just before, nor was refused. */
+  private async onceInAWhile(key: string, run: () => Promise<number>): Promise<void> {
+    if (Date.now() < (this.nextUsage.get(key) ?? 0)) return;
+    this.nextUsage.set(key, Infinity);
     try {
-      do {
-        const page = await call<{ workspaces: WorkspaceUsage[]; nextPageToken: string }>(
-          "QuotaService/ListUsage",
-          { parent, hours: 1, pageSize: 1000, pageToken },
-          this.ended.signal,
-        );
-        for (const usage of page.workspaces) this.usage.set(usage.path, usage);
-        pageToken = page.nextPageToken;
-        this.changed();
-      } while (pageToken !== "");
-    } catch {
+      const pages = await run();
+      this.nextUsage.set(key, Date.now() + USAGE_MIN * Math.max(pages, 1));
+    } catch (error) {
       // The columns stay empty for who may not see usage.
+      const refused = error instanceof Refused && error.status === 403;
+      if (!refused) this.nextUsage.set(key, Date.now() + USAGE_MIN);
     }
+  }
+
+  private async readUsage(parent: string): Promise<number> {
+    let pageToken = "";
+    let pages = 0;
+    do {
+      const page = await call<{ workspaces: WorkspaceUsage[]; nextPageToken: string }>(
+        "QuotaService/ListUsage",
+        { parent, hours: 1, pageSize: 1000, pageToken },
+        this.ended.signal,
+      );
+      for (const usage of page.workspaces) this.usage.set(usage.path, usage);
+      pageToken = page.nextPageToken;
+      pages += 1;
+      this.changed();
+    } while (pageToken !== "");
+    return pages;
   }
 
   /** Reads the usage of some workspaces, with that of their siblings. The first one is alone. */
@@ -279,27 +304,24 @@ export class Tree {
     const parents = new Set<string>();
     for (const path of paths) {
       const parent = this.nodes.get(path)?.workspace.parent;
-      if (path === this.root) void this.loadOwnUsage();
+      if (path === this.root) void this.onceInAWhile("", () => this.readOwnUsage());
       else if (parent) parents.add(parent);
     }
     for (const parent of parents) void this.loadUsage(parent);
   }
 
-  private async loadOwnUsage(): Promise<void> {
+  private async readOwnUsage(): Promise<number> {
     const request = { workspace: this.root, hours: 1 };
     interface Own {
       resources: ResourceUsage[];
       metered: Metered[];
     }
-    try {
-      const { resources, metered } = await call<Own>("QuotaService/GetUsage", request, this.ended.signal);
-      const sum = (value: (one: ResourceUsage) => number) => resources.reduce((all, one) => all + value(one), 0);
-      const known = { path: this.root, cluster: "", objects: sum(({ objects }) => objects), bytes: sum(({ bytes }) => bytes) };
-      this.usage.set(this.root, { ...known, ...(metered[0] && { metered: metered[0] }) });
-      this.changed();
-    } catch {
-      // The columns stay empty for who may not see usage.
-    }
+    const { resources, metered } = await call<Own>("QuotaService/GetUsage", request, this.ended.signal);
+    const sum = (value: (one: ResourceUsage) => number) => resources.reduce((all, one) => all + value(one), 0);
+    const known = { path: this.root, cluster: "", objects: sum(({ objects }) => objects), bytes: sum(({ bytes }) => bytes) };
+    this.usage.set(this.root, { ...known, ...(metered[0] && { metered: metered[0] }) });
+    this.changed();
+    return 1;
   }
 
   /** Reads the limits of workspaces that are in sight, each once. */
