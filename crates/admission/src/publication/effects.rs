@@ -29,7 +29,7 @@ pub use acceptance::{Acceptance, is_open, unaccepted, unanswered};
 pub use begun::NewVersions;
 use compare::differing;
 pub use generations::{Effects, Serving};
-use paths::{general, holds};
+use paths::{general, holds, is_field};
 pub use times::Times;
 use writes::Shown;
 
@@ -261,7 +261,7 @@ impl Generation {
     fn of_object(&mut self, object: &Object, value: &Json, unreadable: &mut Option<Unreadable>) -> Vec<usize> {
         // They concern whoever looks at an object; those of a field, at one that holds it.
         let broken = |(_, effect): &(usize, &Effect)| {
-            matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !effect.path.starts_with('.')
+            matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !is_field(&effect.path)
         };
         let all = self.found.iter().enumerate().filter(broken);
         let mut reached: Vec<usize> = all.map(|(index, _)| index).collect();
@@ -335,7 +335,7 @@ impl Generation {
             insula_schema::default(shown, schema);
         }
         let broken = self.found.iter().enumerate().filter(|(_, effect)| {
-            (effect.kind == names::CLIENT_BROKEN && effect.path.starts_with('.') || effect.refuses_changes)
+            (effect.kind == names::CLIENT_BROKEN && is_field(&effect.path) || effect.refuses_changes)
                 && effect.version == version
                 && holds(&was, &effect.path)
         });

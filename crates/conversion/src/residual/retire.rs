@@ -22,7 +22,7 @@ impl SchemaPath {
     /// Reads a path.
     ///
     /// # Errors
-    /// The text does not begin with a dot, names nothing, or is about metadata.
+    /// The text begins with no step, names nothing, or is about metadata.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -31,7 +31,7 @@ impl SchemaPath {
         };
         let path = Path::parse(text)
             .ok()
-            .filter(|_| text.starts_with('.'))
+            .filter(|_| text.starts_with(['.', '[']))
             .ok_or_else(wrong)?;
         let step = |segment: &Segment| match segment {
             Segment::Field(name) => Some(Step::Field(name.clone())),
@@ -204,6 +204,7 @@ mod tests {
             ".status",
             ".spec.m[]",
             ".spec['a.b/c'].d",
+            "['example.io/zone'].d",
         ] {
             assert!(SchemaPath::parse(right).is_ok(), "{right}");
         }

@@ -19,14 +19,15 @@ impl Acceptance {
     /// The text behind `=` is no number, or the name begins with no kind of effect.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, most) = match text.rsplit_once('=') {
-            None => (text, u64::MAX),
-            Some((name, most)) => {
+            // A quoted name in the path may have the mark, too.
+            Some((name, most)) if !most.contains(']') => {
                 let most = most.parse();
                 (
                     name,
                     most.map_err(|_| format!("{text:?}: what follows = is no number of objects"))?,
                 )
             }
+            _ => (text, u64::MAX),
         };
         let name = name.trim().to_owned();
         let kind = kind_of(&name);
@@ -43,7 +44,7 @@ impl Acceptance {
         let mut accepted = Vec::new();
         for name in annotations {
             let text = object["metadata"]["annotations"][*name].as_str().unwrap_or_default();
-            for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            for word in words(text).map(str::trim).filter(|word| !word.is_empty()) {
                 match Acceptance::parse(word) {
                     Ok(word) => accepted.push(word),
                     Err(why) => wrong(format!("annotation {name} accepts nothing: {why}")),
@@ -65,6 +66,20 @@ impl Acceptance {
     pub fn covers(&self, id: &str, objects: u64) -> bool {
         (self.name == kind_of(id) || self.name == id) && objects <= self.most
     }
+}
+
+/// Splits words at commas outside of the quoted names of paths.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.split(move |character| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        match character {
+            '\\' => is_escaped = is_quoted && !was_escaped,
+            '\'' if !was_escaped => is_quoted = !is_quoted,
+            _ => {}
+        }
+        character == ',' && !is_quoted
+    })
 }
 
 /// Returns the kind of an effect of this name.

@@ -34,21 +34,27 @@ pub(super) fn general(path: &str, root: &Node, object: &Json) -> String {
     out
 }
 
+/// Marks in a path behind which a name may end that are looked at: more are in no name of a schema,
+/// and a tenant's key may have any number.
+const MARKS_MAX: usize = 64;
+
 /// Returns the longest name of a value or its schema with which a path begins, or the text before
 /// the first mark.
 fn longest_name<'p>(path: &'p str, node: &Node, value: Option<&Json>) -> &'p str {
-    let begins = |name: &&str| {
-        let rest = path.strip_prefix(*name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
-    let keys = value.and_then(Json::as_object).into_iter().flatten();
-    let names = node
-        .properties()
-        .map(|(name, _)| name)
-        .chain(keys.map(|(key, _)| key.as_str()));
-    let longest = names.filter(begins).map(str::len).max();
-    let end = longest.or_else(|| path.find(['.', '[']));
-    end.map_or(path, |end| &path[..end])
+    let marks = path.match_indices(['.', '[']).map(|(at, _)| at);
+    let mut ends: Vec<usize> = marks.take(MARKS_MAX).collect();
+    if ends.len() < MARKS_MAX {
+        ends.push(path.len());
+    }
+    let keys = value.and_then(Json::as_object);
+    let is_name = |name: &str| node.property(name).is_some() || keys.is_some_and(|keys| keys.contains_key(name));
+    let longest = ends.iter().rev().find(|end| is_name(&path[..**end]));
+    &path[..*longest.or(ends.first()).unwrap_or(&path.len())]
+}
+
+/// Returns true for the path of a field, and false for what belongs to a version as a whole.
+pub(super) fn is_field(path: &str) -> bool {
+    path.starts_with(['.', '['])
 }
 
 /// Writes the step to a field as schemas do: `.name`, or `['a.name']`.
