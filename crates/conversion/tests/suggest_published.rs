@@ -203,7 +203,7 @@ fn moves_of_unseen_apis_are_counted() {
     expect![[r#"
                                    needed drafted right wrong
         capa-eksconfig                  0       0     0     0
-        capo-cluster                   16      26    12     0
+        capo-cluster                   16      29    15     0
         capo-machine                    4       3     3     0
         capsule-tenant                  0       0     0     0
         capv-cluster                    4       4     4     0
@@ -226,7 +226,7 @@ fn moves_of_unseen_apis_are_counted() {
         prom-alertmanagerconfig         1       1     1     0
         vmop-image                     12       2     2     0
         vmop-virtualmachine            26      15    14     1
-        all                           106      76    60     1
+        all                           106      79    63     1
     "#]]
     .assert_eq(&table);
 }

@@ -67,6 +67,8 @@ const SYNONYMS: &[&[&str]] = &[
 
 /// Factor for names of which each has words that the other lacks.
 const UNLIKE: f64 = 0.7;
+/// Similarity of opposite names that are alike otherwise.
+const OPPOSITE: f64 = 0.8;
 /// Words that tell nothing.
 const FILLERS: &[&str] = &["a", "an", "and", "equal", "in", "is", "of", "or", "than", "the", "to"];
 /// Factor for equal last names at different paths.
@@ -92,11 +94,23 @@ impl NameWords {
         let last = |path: &[Vec<String>]| path.last().cloned().unwrap_or_default();
         let (a, b) = (last(one), last(two));
         let (name, whole) = (dice(&a, &b), dice(&below(one), &below(two)));
-        let opposite = OPPOSITES.iter().any(|(x, y)| {
+        let opposed = OPPOSITES.iter().find_map(|(x, y)| {
             let says = |words: &[String], word: &str| words.iter().any(|own| own == word);
-            says(&a, x) && says(&b, y) || says(&a, y) && says(&b, x)
-        }) || negated(&a, &b)
-            || negated(&b, &a);
+            let found = says(&a, x) && says(&b, y);
+            found
+                .then_some((x, y))
+                .or((says(&a, y) && says(&b, x)).then_some((y, x)))
+        });
+        // `disableCache` is opposite to `enableCache`, and not to `enableProxy`.
+        let alike = opposed.map_or(0.0, |(x, y)| {
+            let (ours, theirs) = (without(&a, &[x]), without(&b, &[y]));
+            match ours.is_empty() || theirs.is_empty() {
+                true => 1.0,
+                false => dice(&ours, &theirs).max(dice(&without(&below(one), &[x]), &without(&below(two), &[y]))),
+            }
+        });
+        let alike = if negated(&a, &b) || negated(&b, &a) { 1.0 } else { alike };
+        let opposite = alike > 0.0;
         let score = (name * ELSEWHERE).max(whole);
         let reason = match (opposite, name >= 1.0, whole >= 1.0) {
             (true, ..) => "opposite names",
@@ -106,7 +120,7 @@ impl NameWords {
             _ => "other names",
         };
         Likeness {
-            score: if opposite { score.max(0.8) } else { score },
+            score: score.max(OPPOSITE * alike),
             reason: reason.to_owned(),
             opposite,
         }
@@ -136,12 +150,13 @@ fn of_version(name: &str) -> bool {
 
 /// Returns true for a name and its negation: `skipVerify` and `verify`.
 fn negated(no: &[String], yes: &[String]) -> bool {
-    let rest = |words: &[String], without: &[&str]| -> Vec<String> {
-        let kept = words.iter().filter(|word| !without.contains(&word.as_str()));
-        kept.cloned().collect()
-    };
-    let (bare, asserted) = (rest(no, NEGATIONS), rest(yes, ASSERTIONS));
+    let (bare, asserted) = (without(no, NEGATIONS), without(yes, ASSERTIONS));
     bare.len() < no.len() && !bare.is_empty() && bare == asserted
+}
+
+fn without(words: &[String], gone: &[&str]) -> Vec<String> {
+    let kept = words.iter().filter(|word| !gone.contains(&word.as_str()));
+    kept.cloned().collect()
 }
 
 /// Returns the similarity of two names of fields, from 0 to 1.

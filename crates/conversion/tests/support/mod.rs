@@ -15,6 +15,7 @@ pub mod apis;
 pub mod laws;
 pub mod model;
 pub mod releases;
+pub mod suggested;
 pub mod values;
 pub mod written;
 
