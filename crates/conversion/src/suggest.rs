@@ -143,6 +143,7 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
         ));
     }
     let pairs = ranked(objects, (&olds, &news), out);
+    let mut chosen: Vec<&Pair> = Vec::new();
     for pair in &pairs {
         let (a, b) = (&olds[pair.old], &news[pair.new]);
         if taken(&used.old, &a.path) || taken(&used.new, &b.path) {
@@ -154,10 +155,11 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
             && b.is_alone(&news, &used.new);
         used.old.push(a.path.clone());
         used.new.push(b.path.clone());
-        let rival = rival(pair, &pairs, (&olds, &news)).map(|other| match other.old == pair.old {
+        let rival = rival(pair, (&pairs, &chosen), (&olds, &news)).map(|other| match other.old == pair.old {
             true => joined(above_new, &news[other.new].path),
             false => joined(above_old, &olds[other.old].path),
         });
+        chosen.push(pair);
         let mut pair = weighed(pair, &pairs, (&olds, &news), above_old);
         if alone && pair.score < ALONE {
             pair.score = ALONE;
@@ -184,14 +186,27 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     out.only_new.extend(left(&news, &used.new, above_new));
 }
 
-/// Returns a pair of about the same score that shares one of the fields.
-fn rival<'p>(pair: &Pair, pairs: &'p [Pair], (olds, news): (&[Loose<'_>], &[Loose<'_>])) -> Option<&'p Pair> {
+/// Returns a pair of about the same score that shares one of the fields, and whose other field has
+/// no better counterpart among the chosen pairs.
+fn rival<'p>(
+    pair: &Pair,
+    (pairs, chosen): (&'p [Pair], &[&Pair]),
+    (olds, news): (&[Loose<'_>], &[Loose<'_>]),
+) -> Option<&'p Pair> {
     let (a, b) = (&olds[pair.old].path, &news[pair.new].path);
+    let is_settled = |other: &Pair| {
+        let has_other = |better: &&&Pair| match other.old == pair.old {
+            true => better.new == other.new,
+            false => better.old == other.old,
+        };
+        let mut settled = chosen.iter().filter(has_other);
+        settled.any(|better| better.score - other.score >= TIE)
+    };
     pairs.iter().find(|other| {
         let shares = (other.old == pair.old) != (other.new == pair.new);
         let nested = |x: &[Segment], y: &[Segment]| x.starts_with(y) || y.starts_with(x);
         let same = nested(&olds[other.old].path, a) && nested(&news[other.new].path, b);
-        shares && !same && pair.score - other.score < TIE
+        shares && !same && pair.score - other.score < TIE && !is_settled(other)
     })
 }
 

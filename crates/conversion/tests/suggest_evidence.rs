@@ -22,3 +22,39 @@ fn opposite_names_are_pairs_of_one_thing() {
             size: string}}",
     ));
 }
+
+/// The schema of a quantity.
+const QUANTITY: &str = "{$: {x-kubernetes-int-or-string: true, pattern: '^[0-9]+([KMG]i)?$'}}";
+
+/// A field that has a better counterpart does not compete for another, and what is left in an
+/// object is a pair if it is alone.
+#[test]
+fn fields_of_one_shape_are_paired_by_elimination() {
+    let old = format!("{{spec: {{disks: [{{capacity: {QUANTITY}, size: {QUANTITY}}}]}}}}");
+    let new =
+        |more: &str| format!("{{spec: {{disks: [{{limit: {QUANTITY}, requested: {QUANTITY}, name: string{more}}}]}}}}");
+    expect![[r#"
+        .spec.disks[i].capacity → .spec.disks[i].limit
+        .spec.disks[i].size → .spec.disks[i].requested
+    "#]]
+    .assert_eq(&sure(&old, &new("")));
+    expect![[r#"
+        .spec.disks[i].capacity → .spec.disks[i].limit
+    "#]]
+    .assert_eq(&sure(&old, &new(&format!(", used: {QUANTITY}"))));
+}
+
+/// Beside each other, `cohort` and `cohortName` have one name, and elsewhere they have not.
+#[test]
+fn a_name_may_say_that_it_is_one() {
+    expect![[r#"
+        .spec.cohort → .spec.cohortName
+        .status.host → .status.nodeName
+        .status.hostName → .status.network.hostName
+    "#]]
+    .assert_eq(&sure(
+        "{spec: {cohort: string}, status: {host: string, hostName: string, phase: string}}",
+        "{spec: {cohortName: string}, status: {nodeName: string, network: {hostName: string, dns: {hostName: \
+            string}}}}",
+    ));
+}

@@ -224,9 +224,9 @@ fn moves_of_unseen_apis_are_counted() {
         ocm-cma                         5       1     1     0
         otel-collector                  6       4     3     0
         prom-alertmanagerconfig         1       1     1     0
-        vmop-image                     12       2     2     0
-        vmop-virtualmachine            26      15    14     1
-        all                           106      79    63     1
+        vmop-image                     12       6     6     0
+        vmop-virtualmachine            26      17    17     0
+        all                           106      85    70     0
     "#]]
     .assert_eq(&table);
 }

@@ -49,6 +49,7 @@ const ASSERTIONS: &[&str] = &["enable", "enabled", "use", "with", "do"];
 const SYNONYMS: &[&[&str]] = &[
     &["comment", "description", "note"],
     &["size", "capacity"],
+    &["capacity", "limit"],
     &["state", "phase"],
     &["count", "replica", "number"],
     &["url", "uri"],
@@ -63,14 +64,21 @@ const SYNONYMS: &[&[&str]] = &[
     &["ready", "initialized", "provisioned", "created"],
     &["secret", "password"],
     &["user", "username"],
+    &["host", "node"],
+    &["hw", "hardware"],
 ];
 
+/// Words that say nothing about longer ones: `name` and `namespace`, `nameserver`.
+const NO_BEGINNINGS: &[&str] = &["kind", "name", "type", "value"];
 /// Factor for names of which each has words that the other lacks.
 const UNLIKE: f64 = 0.7;
 /// Similarity of opposite names that are alike otherwise.
 const OPPOSITE: f64 = 0.8;
 /// Words that tell nothing.
 const FILLERS: &[&str] = &["a", "an", "and", "equal", "in", "is", "of", "or", "than", "the", "to"];
+/// Factor for names beside each other of which one says that it is a name: `cohort` and
+/// `cohortName`.
+const CALLED: f64 = 0.95;
 /// Factor for equal last names at different paths.
 const ELSEWHERE: f64 = 0.95;
 
@@ -94,6 +102,7 @@ impl NameWords {
         let last = |path: &[Vec<String>]| path.last().cloned().unwrap_or_default();
         let (a, b) = (last(one), last(two));
         let (name, whole) = (dice(&a, &b), dice(&below(one), &below(two)));
+        let is_beside = one.len() == two.len() && shared + 1 >= one.len();
         let opposed = OPPOSITES.iter().find_map(|(x, y)| {
             let says = |words: &[String], word: &str| words.iter().any(|own| own == word);
             let found = says(&a, x) && says(&b, y);
@@ -111,7 +120,8 @@ impl NameWords {
         });
         let alike = if negated(&a, &b) || negated(&b, &a) { 1.0 } else { alike };
         let opposite = alike > 0.0;
-        let score = (name * ELSEWHERE).max(whole);
+        let called = if is_beside { called_alike(&a, &b) * CALLED } else { 0.0 };
+        let score = (name * ELSEWHERE).max(whole).max(called);
         let reason = match (opposite, name >= 1.0, whole >= 1.0) {
             (true, ..) => "opposite names",
             (false, true, _) => "same name",
@@ -159,6 +169,19 @@ fn without(words: &[String], gone: &[&str]) -> Vec<String> {
     kept.cloned().collect()
 }
 
+/// Compares two names of which one says besides that it is a name.
+fn called_alike(a: &[String], b: &[String]) -> f64 {
+    fn bare(words: &[String]) -> Option<&[String]> {
+        let (last, rest) = words.split_last()?;
+        (last == "name" && !rest.is_empty()).then_some(rest)
+    }
+    match (bare(a), bare(b)) {
+        (Some(a), None) => dice(a, b),
+        (None, Some(b)) => dice(a, b),
+        _ => 0.0,
+    }
+}
+
 /// Returns the similarity of two names of fields, from 0 to 1.
 pub(super) fn names_alike(a: &str, b: &str) -> f64 {
     dice(&split(a), &split(b))
@@ -196,6 +219,15 @@ fn split(text: &str) -> Vec<String> {
 }
 
 fn singular(word: String) -> String {
+    // `addresses` and `policies`.
+    if let Some(one) = word.strip_suffix("es")
+        && ["ss", "sh", "ch", "x"].iter().any(|end| one.ends_with(end))
+    {
+        return one.to_owned();
+    }
+    if let Some(stem) = word.strip_suffix("ies").filter(|stem| stem.len() > 2) {
+        return format!("{stem}y");
+    }
     match word.strip_suffix('s') {
         Some(one) if one.len() > 2 && !one.ends_with('s') => one.to_owned(),
         _ => word,
@@ -243,7 +275,7 @@ fn alike(a: &str, b: &str) -> f64 {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if a == b {
         1.0
-    } else if short.len() >= 3 && long.starts_with(short) {
+    } else if short.len() >= 3 && long.starts_with(short) && !NO_BEGINNINGS.contains(&short) {
         0.8
     } else if short.len() >= 3 && abbreviates(short, long) || same_stem(a, b) {
         0.7
