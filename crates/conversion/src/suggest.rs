@@ -312,7 +312,7 @@ fn settle(
         confidence *= 0.8;
         reasons.push(format!("{rival} is as much alike"));
     }
-    let inside = |path: &Path, more: &[Segment]| joined(path.segments(), more);
+    let inside = |path: &Path, more: &[Segment]| each_named(joined(path.segments(), more));
     out.pairs.push(match &pair.link {
         Link::Move => Suggestion::moved(old, new, confidence, reasons),
         Link::Steps(Step(there), Step(home)) => {
@@ -328,7 +328,8 @@ fn settle(
             to_entry,
             swapped,
         } => {
-            let entry = |path: &Path| inside(path, &[Segment::Each("key".to_owned())]);
+            // The templates name the key.
+            let entry = |path: &Path| joined(path.segments(), &[Segment::Each("key".to_owned())]);
             let item = |path: &Path| inside(path, &[Segment::Each("i".to_owned())]);
             let under = |path: &Path| inside(path, &[Segment::Key(format!("self.{key}"))]);
             let guess = |from: Path, to: Path, template: &Json| {
@@ -363,14 +364,9 @@ fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &m
         return;
     };
     let each = |node: &Node, path: &Path| -> Vec<Segment> {
-        let depth = path.segments().iter().filter(|s| matches!(s, Segment::Each(_))).count();
         let name = if node.items().is_some() { "i" } else { "key" };
-        let name = if depth == 0 {
-            name.to_owned()
-        } else {
-            format!("{name}{}", depth + 1)
-        };
-        path.segments().iter().cloned().chain([Segment::Each(name)]).collect()
+        let each = joined(path.segments(), &[Segment::Each(name.to_owned())]);
+        each_named(each).segments().to_vec()
     };
     let (above_old, above_new) = (each(a, old), each(b, new));
     let before = out.pairs.len();
@@ -386,6 +382,22 @@ fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &m
         let pair = Suggestion::moved(old.clone(), new.clone(), score.min(0.99), reasons);
         out.pairs.push(pair);
     }
+}
+
+/// Names the items and entries below others apart: `lists[i].items[i2]`.
+fn each_named(path: Path) -> Path {
+    let mut depth = 0;
+    let named = path.segments().iter().map(|segment| match segment {
+        Segment::Each(name) => {
+            depth += 1;
+            match (depth, name.ends_with(char::is_numeric)) {
+                (1, _) | (_, true) => segment.clone(),
+                _ => Segment::Each(format!("{name}{depth}")),
+            }
+        }
+        other => other.clone(),
+    });
+    Path::from_segments(named.collect())
 }
 
 /// Returns the keys of two lists, if each has one and their names differ.

@@ -58,3 +58,34 @@ fn a_name_may_say_that_it_is_one() {
             string}}}}",
     ));
 }
+
+#[test]
+fn a_value_becomes_a_part_of_the_object_at_its_place() {
+    let old = |config: &str| {
+        format!("{{spec: {{flavor: string, flavorID: string, labels: {{'*': string}}, config: {config}}}}}")
+    };
+    let new = "{spec: {flavor: {id: string, filter: {name: string}}, labels: {matchLabels: {'*': string}, \
+        matchExpressions: [{key: string, values: [string]}]}, config: any}}";
+    expect![[r#"
+        .spec.config → .spec.config by yaml.decode(self) (may fail)
+        .spec.flavor → .spec.flavor.filter.name
+        .spec.flavorID → .spec.flavor.id
+        .spec.labels → .spec.labels.matchLabels
+    "#]]
+    .assert_eq(&sure(&old("string"), new));
+    let text = "{$: {type: string, pattern: '^[a-z]+$'}}";
+    assert!(!sure(&old(text), new).contains("config"));
+}
+
+/// A text in a list becomes the field of an item that is named like one of the list, also inside of
+/// the items of another.
+#[test]
+fn texts_become_fields_with_the_name_of_their_list() {
+    expect![[r#"
+        .status.nics[i].ipAddresses[i2] → .status.nics[i].ip.addresses[i2].address
+    "#]]
+    .assert_eq(&sure(
+        "{status: {nics: [{ipAddresses: [string], mac: string}]}}",
+        "{status: {nics: [{mac: string, ip: {addresses: [{address: string, origin: string, state: string}]}}]}}",
+    ));
+}

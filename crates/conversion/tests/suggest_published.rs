@@ -203,8 +203,8 @@ fn moves_of_unseen_apis_are_counted() {
     expect![[r#"
                                    needed drafted right wrong
         capa-eksconfig                  0       0     0     0
-        capo-cluster                   16      29    15     0
-        capo-machine                    4       3     3     0
+        capo-cluster                   16      30    16     0
+        capo-machine                    4       4     4     0
         capsule-tenant                  0       0     0     0
         capv-cluster                    4       4     4     0
         capv-machine                    7       7     7     0
@@ -222,11 +222,11 @@ fn moves_of_unseen_apis_are_counted() {
         metallb-bgppeer                 0       0     0     0
         ocm-addon                       7       4     4     0
         ocm-cma                         5       1     1     0
-        otel-collector                  6       4     3     0
+        otel-collector                  6       7     6     0
         prom-alertmanagerconfig         1       1     1     0
         vmop-image                     12       6     6     0
-        vmop-virtualmachine            26      17    17     0
-        all                           106      85    70     0
+        vmop-virtualmachine            26      18    18     0
+        all                           106      91    76     0
     "#]]
     .assert_eq(&table);
 }

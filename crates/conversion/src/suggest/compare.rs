@@ -21,6 +21,10 @@ const CHOICES_MANY: usize = 3;
 const OTHER_BOUNDS: f64 = 0.1;
 /// Factor for fields of objects that have other counterparts.
 const APART: f64 = 0.85;
+/// Score of a map and the map of its shape in the object that took its place.
+const WRAPPED_MAP: f64 = 0.9;
+/// Score of a value and a field with a common name, two levels below.
+const WRAPPED_TWICE: f64 = 0.8;
 /// Endings of the names of objects that took the place of a value.
 const ENDINGS: &[&str] = &["Ref", "Reference", "Config", "Spec", "Settings", "Options"];
 /// Names of fields that often hold the former value when a scalar becomes an object.
@@ -117,11 +121,17 @@ fn wraps(whole: &Loose<'_>, part: &Loose<'_>) -> Option<f64> {
         return None;
     };
     if !matches!(known_kind(whole.node), Some(Kind::Scalar(_))) {
-        return None;
+        // A map became one of several ways to say the same: `selector` and `selector.matchLabels`.
+        let is_map = whole.node.additional().is_some();
+        return (is_map && above == whole.path && same_shape(whole.node, part.node)).then_some(WRAPPED_MAP);
     }
     let canonical = CANONICAL.contains(&name.as_str());
     if above == whole.path {
         return Some(if canonical { 0.95 } else { 0.7 });
+    }
+    // `flavor` and `flavor.filter.name`.
+    if canonical && above.split_last().is_some_and(|(_, around)| around == whole.path) {
+        return Some(WRAPPED_TWICE);
     }
     // `class` and `classRef.name`.
     let (Segment::Field(object), around) = above.split_last()? else {
@@ -201,11 +211,27 @@ fn link(a: &Loose<'_>, b: &Loose<'_>, opposite: bool) -> Option<Linked> {
         (Kind::Object, Kind::Object) if is_object(from) && is_object(to) => {
             same_shape(from, to).then_some((Link::Move, 1.0, Some("same fields")))
         }
-        (Kind::List, Kind::List) | (Kind::Object, Kind::Object) => containers(from, to),
+        (Kind::List, Kind::List) | (Kind::Object, Kind::Object) => containers(a, b),
+        (Kind::Scalar(Text), Kind::Object) => document(a, b, false),
+        (Kind::Object, Kind::Scalar(Text)) => document(b, a, true),
         (Kind::Object, Kind::List) => keyed(from, to, false),
         (Kind::List, Kind::Object) => keyed(to, from, true),
         _ => None,
     }
+}
+
+/// Links a text and an object of unknown fields at the same path: the text is a document.
+fn document(text: &Loose<'_>, object: &Loose<'_>, swapped: bool) -> Option<Linked> {
+    let is_free = text.node.choices().is_empty() && text.node.pattern().is_none() && text.node.format().is_none();
+    if text.path != object.path || !is_free || !object.node.preserves_unknown() {
+        return None;
+    }
+    let (decoded, encoded) = (Step::new("yaml.decode(self)"), Step::new("yaml.encode(self)"));
+    let link = match swapped {
+        false => Link::Steps(decoded, encoded),
+        true => Link::Steps(encoded, decoded),
+    };
+    Some((link, 0.85, Some("a document in a text")))
 }
 
 /// Returns expressions between a number and a text, with a description.
@@ -243,7 +269,7 @@ fn one_of_many(one: &Loose<'_>, many: &Loose<'_>, swapped: bool) -> Option<Linke
         let first = vec![Segment::Index(0)];
         return Some((below(swapped, vec![], first), 0.9, Some("the first of a list")));
     }
-    let name = holder(one.node, item)?;
+    let name = holder(one.node, item, many.name())?;
     let first = vec![Segment::Index(0), Segment::Field(name)];
     Some((below(swapped, vec![], first), 0.8, Some("in the first of a list")))
 }
@@ -272,15 +298,19 @@ fn separator(text: &Loose<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns the name of the object's field that holds the former value.
-fn holder(value: &Node, object: &Node) -> Option<String> {
+/// Returns the name of the object's field that holds the former value. `list` is the name of the
+/// list of such objects.
+fn holder(value: &Node, object: &Node, list: &str) -> Option<String> {
     let same = |node: &Node| known_kind(node) == known_kind(value) && crosses(value, node);
     let fits: Vec<&str> = object
         .properties()
         .filter(|(_, node)| same(node))
         .map(|(name, _)| name)
         .collect();
-    named_or_only(&fits, CANONICAL).map(str::to_owned)
+    let named = named_or_only(&fits, CANONICAL);
+    // `addresses[].address`.
+    let singular = || fits.iter().find(|name| names::names_alike(name, list) >= 1.0).copied();
+    named.or_else(singular).map(str::to_owned)
 }
 
 fn named_or_only<'n>(fits: &[&'n str], names: &[&str]) -> Option<&'n str> {
@@ -289,7 +319,8 @@ fn named_or_only<'n>(fits: &[&'n str], names: &[&str]) -> Option<&'n str> {
 }
 
 /// Links lists or maps whose items match.
-fn containers(from: &Node, to: &Node) -> Option<Linked> {
+fn containers(a: &Loose<'_>, b: &Loose<'_>) -> Option<Linked> {
+    let (from, to) = (a.node, b.node);
     if same_shape(from, to) {
         return Some((Link::Move, 1.0, None));
     }
@@ -308,13 +339,13 @@ fn containers(from: &Node, to: &Node) -> Option<Linked> {
         (false, true) if from.items().is_some() => {
             let link = Link::Below {
                 old: each(None),
-                new: each(Some(field(holder(x, y))?)),
+                new: each(Some(field(holder(x, y, b.name()))?)),
             };
             return Some((link, 0.9, Some("items became objects")));
         }
         (true, false) if from.items().is_some() => {
             let link = Link::Below {
-                old: each(Some(field(holder(y, x))?)),
+                old: each(Some(field(holder(y, x, a.name()))?)),
                 new: each(None),
             };
             return Some((link, 0.9, Some("items were objects")));

@@ -167,7 +167,7 @@ impl<'s, 'a> Walk<'s, 'a> {
             items((a, &self.old()), (b, &self.new_path()), 1.0, out);
         } else if only_item(a, b) || only_item(b, a) {
             self.single(a, b, out);
-        } else if crosses(a, b) && crosses(b, a) && choices::between(a, b).is_none() {
+        } else if crosses(a, b) && crosses(b, a) && choices::between(a, b).is_none() && !became_fields(a, b) {
             self.same(out);
         } else {
             self.everything(a, true, out);
@@ -317,6 +317,14 @@ fn conditions(at: &[Segment], node: &Node) -> bool {
     let named = |name: &Segment| matches!(name, Segment::Field(name) if name.ends_with("onditions"));
     at.last().is_some_and(named)
         && item.is_some_and(|item| item.property("type").is_some() && item.property("status").is_some())
+}
+
+/// Returns true for a map and an object with fields: no entry has a place there.
+fn became_fields(a: &Node, b: &Node) -> bool {
+    let closed = |map: &Node, object: &Node| {
+        map.additional().is_some() && !is_object(map) && is_object(object) && !object.preserves_unknown()
+    };
+    closed(a, b) || closed(b, a)
 }
 
 /// Returns true for a list of objects and an object with fields of their names.
