@@ -19,6 +19,7 @@ use serde_json::json;
 mod anchors;
 mod choices;
 mod compare;
+mod lists;
 mod names;
 mod places;
 mod references;
@@ -37,6 +38,8 @@ pub use suggestion::{Guess, SURE, Source, Suggestion, Suggestions};
 const TIE: f64 = 0.04;
 /// Least score of similar fields that alone of their type changed in their object.
 const ALONE: f64 = 0.65;
+/// Score of the only maps of one shape, if their names have a word in common.
+const ONLY_OF_SHAPE: f64 = 0.7;
 /// Factor for fields of one name where the names beside them tell of another field.
 const OTHER_TELLS: f64 = 0.6;
 /// Score of the keys of two lists that belong together.
@@ -265,6 +268,7 @@ fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), 
     let whole = objects.whole();
     let (olds, news) = (&olds[..olds.len().min(PLACES_MAX)], &news[..news.len().min(PLACES_MAX)]);
     let anchors = Anchors::find(olds, news, whole);
+    let only = lists::only_of_shape(olds, news);
     let versions = (out.versions.0.as_str(), out.versions.1.as_str());
     let mut pairs = Vec::new();
     for (i, a) in olds.iter().enumerate() {
@@ -273,11 +277,16 @@ fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), 
             if whole && a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
                 continue;
             }
-            if objects.are_apart(&a.path, &b.path) {
+            let only = only.contains(&(i, j));
+            if !only && objects.are_apart(&a.path, &b.path) {
                 continue;
             }
             let context = anchors.context((i, olds), (j, news));
-            let found = references::group(a, b, context, versions).or_else(|| compare(a, b, context));
+            let mut found = references::group(a, b, context, versions).or_else(|| compare(a, b, context));
+            if only && found.as_ref().is_none_or(|(score, ..)| *score < ONLY_OF_SHAPE) {
+                let reasons = vec!["no others of their type have changed".to_owned()];
+                found = Some((ONLY_OF_SHAPE, reasons, Link::Move));
+            }
             pairs.extend(found.map(|(score, reasons, link)| Pair {
                 old: i,
                 new: j,

@@ -77,6 +77,40 @@ fn a_value_becomes_a_part_of_the_object_at_its_place() {
     assert!(!sure(&old(text), new).contains("config"));
 }
 
+/// Lists that alone changed in their object, and whose items have the same fields or keys.
+#[test]
+fn lists_with_restructured_items_are_pairs() {
+    let old = "{status: {volumeSnapshotHandlePairList: [{snapshotHandle: string, volumeHandle: string}]}}";
+    let info = "volumeSnapshotInfoList: [{ready: boolean, snapshotHandle: string, volumeHandle: string}]";
+    expect![[r#"
+        .status.volumeSnapshotHandlePairList → .status.volumeSnapshotInfoList
+    "#]]
+    .assert_eq(&sure(old, &format!("{{status: {{{info}}}}}")));
+    expect![[r#"
+
+    "#]]
+    .assert_eq(&sure(
+        old,
+        &format!("{{status: {{{info}, otherList: [{{snapshotHandle: string, volumeHandle: string}}]}}}}"),
+    ));
+    expect![[r#"
+        .spec.supportedConfigs → .spec.defaultConfigs
+    "#]]
+    .assert_eq(&sure(
+        "{spec: {'supportedConfigs[group,resource]': [{group!: string, resource!: string, defaultConfig: \
+            {name: string, namespace: string}}]}}",
+        "{spec: {'defaultConfigs[group,resource]': [{group!: string, resource!: string, name: string, \
+            namespace: string}]}}",
+    ));
+    expect![[r#"
+        .spec.env → .spec.envProperties by {"default":"self.default","key":"key","type":"self.type"}
+    "#]]
+    .assert_eq(&sure(
+        "{spec: {env: {'*': {default: string, label: string, key: string, type: string}}, tags: [string]}}",
+        "{spec: {envProperties: [{default: string, key: string, type: string}], tags: [string]}}",
+    ));
+}
+
 /// A text in a list becomes the field of an item that is named like one of the list, also inside of
 /// the items of another.
 #[test]
@@ -88,4 +122,22 @@ fn texts_become_fields_with_the_name_of_their_list() {
         "{status: {nics: [{ipAddresses: [string], mac: string}]}}",
         "{status: {nics: [{mac: string, ip: {addresses: [{address: string, origin: string, state: string}]}}]}}",
     ));
+}
+
+/// The only map of a shape, from one object to another.
+#[test]
+fn the_only_maps_of_a_shape_are_a_pair() {
+    let old = format!("{{spec: {{resource: {{kind: string, resourcePerReplicas: {{'*': {QUANTITY}}}}}}}}}");
+    let new = |more: &str| {
+        let moved = format!("replicaRequirements: {{resourceRequest: {{'*': {QUANTITY}}}}}");
+        format!("{{spec: {{resource: {{kind: string}}, {moved}{more}}}}}")
+    };
+    expect![[r#"
+        .spec.resource.resourcePerReplicas → .spec.replicaRequirements.resourceRequest
+    "#]]
+    .assert_eq(&sure(&old, &new("")));
+    expect![[r#"
+
+    "#]]
+    .assert_eq(&sure(&old, &new(&format!(", resourceLimit: {{'*': {QUANTITY}}}"))));
 }

@@ -208,10 +208,10 @@ fn moves_of_unseen_apis_are_counted() {
         capsule-tenant                  0       0     0     0
         capv-cluster                    4       4     4     0
         capv-machine                    7       7     7     0
-        csi-groupcontent                1       0     0     0
+        csi-groupcontent                1       1     1     0
         eso-externalsecret              0       0     0     0
         eso-secretstore                 0       0     0     0
-        karmada-binding                 2       1     1     0
+        karmada-binding                 2       2     2     0
         knative-eventtype               4       0     0     0
         kueue-admissioncheck            0       0     0     0
         kueue-clusterqueue              3       3     3     0
@@ -221,12 +221,12 @@ fn moves_of_unseen_apis_are_counted() {
         kyverno-clusterpolicy           0       0     0     0
         metallb-bgppeer                 0       0     0     0
         ocm-addon                       7       4     4     0
-        ocm-cma                         5       1     1     0
+        ocm-cma                         5       2     3     0
         otel-collector                  6       7     6     0
         prom-alertmanagerconfig         1       1     1     0
         vmop-image                     12       6     6     0
         vmop-virtualmachine            26      18    18     0
-        all                           106      91    76     0
+        all                           106      94    80     0
     "#]]
     .assert_eq(&table);
 }

@@ -1,7 +1,7 @@
 //! Similarity of two fields, and the relation between their values.
 
 use super::anchors::Context;
-use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, names, units};
+use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, lists, names, units};
 use crate::passthrough::Scalar::{Boolean, Integer, Number, String as Text};
 use crate::passthrough::{Kind, known_kind, same_shape};
 use crate::path::Segment;
@@ -12,8 +12,6 @@ use serde_json::{Map, Value as Json, json};
 const SCORE_MIN: f64 = 0.5;
 /// Score of two fields of one object with equal bounds and different names.
 const BESIDE: f64 = 0.52;
-/// Highest score of lists with different names that share half of their items' fields.
-const LIKE_ITEMS: f64 = 0.6;
 /// Least score of fields with one enumeration of at least [`CHOICES_MANY`] words.
 const LIKE_CHOICES: f64 = 0.65;
 const CHOICES_MANY: usize = 3;
@@ -54,9 +52,9 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>, context: Context) -> Option<
         named.score = score;
         "in an object of the same name".clone_into(&mut named.reason);
     }
-    if let Some(share) = shared_fields(a.node, b.node).filter(|share| LIKE_ITEMS.min(0.2 + *share) > named.score) {
-        named.score = LIKE_ITEMS.min(0.2 + share);
-        "items with the same fields".clone_into(&mut named.reason);
+    if let Some((score, reason)) = lists::by_items(a, b, named.score).filter(|(score, _)| *score > named.score) {
+        named.score = score;
+        reason.clone_into(&mut named.reason);
     }
     if context.says_nothing(a, b, named.score) {
         return None;
@@ -373,7 +371,7 @@ fn bounds_kept(x: &Node, y: &Node) -> f64 {
 }
 
 /// Returns the share of common fields, if both hold objects in the same kind of container.
-fn shared_fields(from: &Node, to: &Node) -> Option<f64> {
+pub(super) fn shared_fields(from: &Node, to: &Node) -> Option<f64> {
     let (x, y) = (
         inner(from).filter(|x| is_object(x))?,
         inner(to).filter(|y| is_object(y))?,

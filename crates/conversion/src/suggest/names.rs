@@ -142,6 +142,14 @@ impl NameWords {
         last.is_some_and(|last| *last == singular(word.to_owned()))
     }
 
+    /// Compares the last names.
+    pub(super) fn called_like(&self, other: &NameWords) -> f64 {
+        match (self.path.last(), other.path.last()) {
+            (Some(one), Some(other)) => dice(one, other),
+            _ => 0.0,
+        }
+    }
+
     pub(super) fn described_like(&self, other: &NameWords) -> f64 {
         dice(&self.description, &other.description)
     }

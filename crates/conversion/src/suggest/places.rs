@@ -2,7 +2,7 @@
 
 use super::names::NameWords;
 use super::units::{self, Unit};
-use super::{Suggestion, Suggestions, choices, crosses, inner, is_object, items, joined, kinds_match, scope};
+use super::{Suggestion, Suggestions, choices, crosses, inner, is_object, items, joined, kinds_match, lists, scope};
 use crate::passthrough::same_shape;
 use crate::path::{Path, Segment};
 use insula_schema::Node;
@@ -21,6 +21,8 @@ pub(super) struct Loose<'s> {
     pub(super) unit: Option<Unit>,
     /// The words of its name without the unit.
     pub(super) bare: NameWords,
+    /// A list or map of objects, and no other one of its object is without a counterpart.
+    pub(super) is_only_list: bool,
 }
 
 impl Loose<'_> {
@@ -105,6 +107,8 @@ impl<'s, 'a> Walk<'s, 'a> {
             walk.versioned(out);
         }
         walk.fields(objects.old, objects.new, out);
+        lists::mark_only(&mut walk.olds);
+        lists::mark_only(&mut walk.news);
         walk
     }
 
@@ -263,6 +267,7 @@ impl<'s> Loose<'s> {
             words: NameWords::from_path(at, node.description()),
             unit,
             bare: NameWords::from_path(&bare, node.description()),
+            is_only_list: false,
         }
     }
 }
