@@ -16,9 +16,11 @@ use insula_api::Json;
 use insula_schema::Node;
 use serde_json::json;
 
+mod across;
 mod anchors;
 mod choices;
 mod compare;
+mod inlined;
 mod lists;
 mod names;
 mod places;
@@ -28,7 +30,8 @@ mod suggestion;
 mod tried;
 mod units;
 
-use anchors::Anchors;
+use across::Crossings;
+use anchors::{Anchors, Context};
 use compare::compare;
 use places::{Loose, Objects, Walk, unchanged};
 use suggestion::Step;
@@ -61,6 +64,7 @@ pub fn suggest(old: &VersionSchema, new: &VersionSchema) -> Suggestions {
         carried: true,
     };
     scope(objects, &[], &mut out);
+    out.pairs.iter_mut().for_each(across::only_to_status);
     out.pairs.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     out
 }
@@ -267,21 +271,26 @@ fn last_word(name: &str) -> (&str, &str) {
 fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), out: &Suggestions) -> Vec<Pair> {
     let whole = objects.whole();
     let (olds, news) = (&olds[..olds.len().min(PLACES_MAX)], &news[..news.len().min(PLACES_MAX)]);
-    let anchors = Anchors::find(olds, news, whole);
+    let across = whole.then(|| Crossings::find(olds, news));
+    let anchors = Anchors::find(olds, news, across.as_ref());
+    let inlined = inlined::find(olds, news);
     let only = lists::only_of_shape(olds, news);
     let versions = (out.versions.0.as_str(), out.versions.1.as_str());
     let mut pairs = Vec::new();
     for (i, a) in olds.iter().enumerate() {
         for (j, b) in news.iter().enumerate() {
-            // Equal names have different meanings in spec and status.
-            if whole && a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
+            if !across.as_ref().is_none_or(|across| across.allows(&a.path, &b.path)) {
                 continue;
             }
             let only = only.contains(&(i, j));
             if !only && objects.are_apart(&a.path, &b.path) {
                 continue;
             }
-            let context = anchors.context((i, olds), (j, news));
+            let crosses = whole && a.path.first() != b.path.first() && a.path.len() == 2 && b.path.len() == 2;
+            let context = match crosses || inlined.contains(&(i, j)) {
+                true => Context::Inside(a.above().len(), b.above().len()),
+                false => anchors.context((i, olds), (j, news)),
+            };
             let mut found = references::group(a, b, context, versions).or_else(|| compare(a, b, context));
             if only && found.as_ref().is_none_or(|(score, ..)| *score < ONLY_OF_SHAPE) {
                 let reasons = vec!["no others of their type have changed".to_owned()];

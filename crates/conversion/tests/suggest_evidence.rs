@@ -94,7 +94,8 @@ fn lists_with_restructured_items_are_pairs() {
         &format!("{{status: {{{info}, otherList: [{{snapshotHandle: string, volumeHandle: string}}]}}}}"),
     ));
     expect![[r#"
-        .spec.supportedConfigs → .spec.defaultConfigs
+        .spec.supportedConfigs[i].defaultConfig.name → .spec.defaultConfigs[i].name
+        .spec.supportedConfigs[i].defaultConfig.namespace → .spec.defaultConfigs[i].namespace
     "#]]
     .assert_eq(&sure(
         "{spec: {'supportedConfigs[group,resource]': [{group!: string, resource!: string, defaultConfig: \
@@ -140,4 +141,53 @@ fn the_only_maps_of_a_shape_are_a_pair() {
 
     "#]]
     .assert_eq(&sure(&old, &new(&format!(", resourceLimit: {{'*': {QUANTITY}}}"))));
+}
+
+/// General names count if all fields of an object go together.
+#[test]
+fn all_fields_of_an_object_go_into_the_one_around_it() {
+    let old = "{spec: {ref: {name: string, namespace: string}}}";
+    expect![[r#"
+        .spec.ref.name → .spec.name
+        .spec.ref.namespace → .spec.namespace
+    "#]]
+    .assert_eq(&sure(old, "{spec: {name: string, namespace: string}}"));
+    expect![[r#"
+
+    "#]]
+    .assert_eq(&sure(old, "{spec: {name: string}}"));
+    expect![[r#"
+        .spec.name → .spec.ref.name
+        .spec.namespace → .spec.ref.namespace
+    "#]]
+    .assert_eq(&sure("{spec: {name: string, namespace: string}}", old));
+}
+
+/// Two objects that went from the spec to the status tell of the fields beside them.
+#[test]
+fn fields_go_from_the_spec_to_the_status_with_objects() {
+    let old = "{spec: {size: string, type: string, hwVersion: integer, os: {id: string, version: string}, product: \
+        {vendor: string, version: string}}, status: {phase: string}}";
+    let moved = "type: string, hardwareVersion: integer, os: {version: string, id: string, family: string}";
+    expect![[r#"
+        .spec.hwVersion → .status.hardwareVersion
+        .spec.os.id → .status.os.id
+        .spec.os.version → .status.os.version
+        .spec.product → .status.product
+        .spec.type → .status.type
+    "#]]
+    .assert_eq(&sure(
+        old,
+        &format!(
+            "{{spec: {{size: string}}, status: {{phase: string, {moved}, product: {{vendor: string, version: \
+                string}}}}}}"
+        ),
+    ));
+    expect![[r#"
+
+    "#]]
+    .assert_eq(&sure(
+        old,
+        &format!("{{spec: {{size: string}}, status: {{phase: string, {moved}}}}}"),
+    ));
 }

@@ -221,12 +221,12 @@ fn moves_of_unseen_apis_are_counted() {
         kyverno-clusterpolicy           0       0     0     0
         metallb-bgppeer                 0       0     0     0
         ocm-addon                       7       4     4     0
-        ocm-cma                         5       2     3     0
+        ocm-cma                         5       3     5     0
         otel-collector                  6       7     6     0
         prom-alertmanagerconfig         1       1     1     0
-        vmop-image                     12       6     6     0
+        vmop-image                     12      12    11     0
         vmop-virtualmachine            26      18    18     0
-        all                           106      94    80     0
+        all                           106     101    87     0
     "#]]
     .assert_eq(&table);
 }

@@ -2,6 +2,7 @@
 //! compared by the names below them, and fields of other objects are compared with suspicion.
 
 use super::Loose;
+use super::across::Crossings;
 use super::is_object;
 use super::names::{self, NameWords};
 use super::places::unchanged;
@@ -66,8 +67,9 @@ pub(super) enum Context {
 }
 
 impl Anchors {
-    /// Finds them. In `whole` objects, spec and status have fields of their own.
-    pub(super) fn find(olds: &[Loose<'_>], news: &[Loose<'_>], whole: bool) -> Anchors {
+    /// Finds them. In whole objects, spec and status have fields of their own, but for those that
+    /// went `across`.
+    pub(super) fn find(olds: &[Loose<'_>], news: &[Loose<'_>], across: Option<&Crossings>) -> Anchors {
         let objects = |places: &[Loose<'_>]| -> Vec<(usize, HashSet<String>)> {
             let object = places.iter().enumerate().filter(|(_, place)| is_object(place.node));
             object.map(|(at, place)| (at, ends(place.node))).collect()
@@ -76,7 +78,9 @@ impl Anchors {
         let mut found = Vec::new();
         for (i, ends_a) in &from {
             for (j, ends_b) in &to {
-                if whole && olds[*i].path.first() != news[*j].path.first() {
+                let (a, b) = (&olds[*i].path, &news[*j].path);
+                let goes = |across: &Crossings| a.len() > 1 && b.len() > 1 && across.allows(a, b);
+                if across.is_some_and(|across| a.first() != b.first() && !goes(across)) {
                     continue;
                 }
                 if let Some(score) = alike((&olds[*i], ends_a), (&news[*j], ends_b)) {

@@ -68,7 +68,7 @@ impl Objects<'_, '_> {
     /// went from it is seldom in an object beside it.
     pub(super) fn are_apart(&self, a: &[Segment], b: &[Segment]) -> bool {
         let shared = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-        let differ = a.len() > shared + 1 && b.len() > shared + 1;
+        let differ = shared > 0 && a.len() > shared + 1 && b.len() > shared + 1;
         differ && a.last() != b.last() && (has(self.new, &a[..=shared]) || has(self.old, &b[..=shared]))
     }
 }
