@@ -20,6 +20,7 @@ mod across;
 mod anchors;
 mod choices;
 mod compare;
+mod enumerated;
 mod inlined;
 mod lists;
 mod names;
@@ -132,7 +133,8 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     // Inside items, a rule reads one field of each item.
     let whole = objects.whole();
     if whole {
-        for split in several::splits(&olds, &news) {
+        let splits = several::splits(&olds, &news);
+        for split in splits.into_iter().chain(enumerated::find(&olds, &news)) {
             used.note(&split);
             out.pairs.push(split);
         }

@@ -191,3 +191,24 @@ fn fields_go_from_the_spec_to_the_status_with_objects() {
         &format!("{{spec: {{size: string}}, status: {{phase: string, {moved}}}}}"),
     ));
 }
+
+#[test]
+fn enumerations_become_several_fields() {
+    let choices = |words: &str| format!("{{$: {{type: string, enum: [{words}]}}}}");
+    let (whole, groups, kinds) = (choices("a/x, b/z"), choices("a, b"), choices("X, Z"));
+    expect![[r#"
+        .spec.c → .spec.r.group + .spec.r.kind by {'a/x': 'a', 'b/z': 'b'}[?self] and {'a/x': 'X', 'b/z': 'Z'}[?self]
+    "#]]
+    .assert_eq(&sure(
+        &format!("{{spec: {{c: {whole}}}}}"),
+        &format!("{{spec: {{r: {{group: {groups}, kind: {kinds}}}}}}}"),
+    ));
+    let mode = choices("Thin, Thick, ThickEagerZero");
+    expect![[r#"
+        .spec.defaultVolumeOptions.eagerZeroed + .spec.defaultVolumeOptions.thinProvisioned → .spec.defaultVolumeMode
+    "#]]
+    .assert_eq(&sure(
+        "{spec: {defaultVolumeOptions: {thinProvisioned: boolean, eagerZeroed: boolean}}}",
+        &format!("{{spec: {{defaultVolumeMode: {mode}}}}}"),
+    ));
+}

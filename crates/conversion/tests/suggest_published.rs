@@ -217,7 +217,7 @@ fn moves_of_unseen_apis_are_counted() {
         kueue-clusterqueue              3       3     3     0
         kueue-localqueue                1       1     1     0
         kueue-multikueuecluster         2       2     2     0
-        kueue-workload                  5       2     2     0
+        kueue-workload                  5       4     4     0
         kyverno-clusterpolicy           0       0     0     0
         metallb-bgppeer                 0       0     0     0
         ocm-addon                       7       4     4     0
@@ -225,8 +225,8 @@ fn moves_of_unseen_apis_are_counted() {
         otel-collector                  6       7     6     0
         prom-alertmanagerconfig         1       1     1     0
         vmop-image                     12      12    11     0
-        vmop-virtualmachine            26      18    18     0
-        all                           106     101    87     0
+        vmop-virtualmachine            26      20    20     0
+        all                           106     105    91     0
     "#]]
     .assert_eq(&table);
 }

@@ -67,7 +67,7 @@ pub(super) fn of_boolean(name: &str, choices: &Node) -> Option<(Step, Step, bool
 }
 
 /// Returns the choices, if all can be written in single quotes.
-fn texts(node: &Node) -> Option<Vec<&str>> {
+pub(super) fn texts(node: &Node) -> Option<Vec<&str>> {
     let plain = |text: &&str| !text.contains(['\'', '\\']);
     let texts: Option<Vec<&str>> = node.choices().iter().map(|c| Json::as_str(c).filter(plain)).collect();
     texts.filter(|texts| !texts.is_empty())
