@@ -139,18 +139,7 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
             out.pairs.push(split);
         }
     }
-    for (old, new) in keys {
-        let [old, new] =
-            [(above_old, old), (above_new, new)].map(|(above, key)| joined(above, std::slice::from_ref(key)));
-        used.old.push(old.segments()[above_old.len()..].to_vec());
-        used.new.push(new.segments()[above_new.len()..].to_vec());
-        out.pairs.push(Suggestion::moved(
-            old,
-            new,
-            BOTH_KEYS,
-            vec!["both are the key of their list".to_owned()],
-        ));
-    }
+    pair_keys(objects.above, keys, &mut used, out);
     let pairs = ranked(objects, (&olds, &news), out);
     let mut chosen: Vec<&Pair> = Vec::new();
     for pair in &pairs {
@@ -193,6 +182,26 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     };
     out.only_old.extend(left(&olds, &used.old, above_old));
     out.only_new.extend(left(&news, &used.new, above_new));
+}
+
+/// Pairs the keys of two lists that belong together.
+fn pair_keys(
+    (above_old, above_new): (&[Segment], &[Segment]),
+    keys: &[(Segment, Segment)],
+    used: &mut Used,
+    out: &mut Suggestions,
+) {
+    for (old, new) in keys {
+        let pair = Suggestion::moved(
+            joined(above_old, std::slice::from_ref(old)),
+            joined(above_new, std::slice::from_ref(new)),
+            BOTH_KEYS,
+            vec!["both are the key of their list".to_owned()],
+        );
+        used.old.push(vec![old.clone()]);
+        used.new.push(vec![new.clone()]);
+        out.pairs.push(pair);
+    }
 }
 
 /// Returns a pair of about the same score that shares one of the fields, and whose other field has

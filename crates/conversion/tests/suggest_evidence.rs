@@ -212,3 +212,27 @@ fn enumerations_become_several_fields() {
         &format!("{{spec: {{defaultVolumeMode: {mode}}}}}"),
     ));
 }
+
+/// A description that one field lost and another got says that they are one, but for a description
+/// that several have.
+#[test]
+fn a_description_tells_a_field_from_others() {
+    let field = |name: &str, words: &str| format!("{name}: {{$: {{type: string, description: \"{words}\"}}}}");
+    let spec = |fields: &[String]| format!("{{spec: {{{}}}}}", fields.join(", "));
+    let old = spec(&[field("hint", "hint is how the reader should feel about it.")]);
+    let same = field("mood", "mood is how the reader should feel about it.");
+    expect![[r#"
+        .spec.hint → .spec.mood
+    "#]]
+    .assert_eq(&sure(&old, &spec(std::slice::from_ref(&same))));
+    let nearly = field("mood", "How the reader should always feel about it.");
+    expect![[r#"
+        .spec.hint → .spec.mood
+    "#]]
+    .assert_eq(&sure(&old, &spec(&[nearly])));
+    let twice = field("frown", "frown is how the reader should feel about it.");
+    expect![[r#"
+
+    "#]]
+    .assert_eq(&sure(&old, &spec(&[same, twice])));
+}

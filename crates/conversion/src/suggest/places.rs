@@ -6,9 +6,12 @@ use super::{Suggestion, Suggestions, choices, crosses, inner, is_object, items, 
 use crate::passthrough::same_shape;
 use crate::path::{Path, Segment};
 use insula_schema::Node;
+use std::collections::HashMap;
 
 /// Confidence in fields of one name in an object that was the only item of a list.
 const ONLY_ITEM: f64 = 0.93;
+/// Least number of words of a description that tells a field from others.
+const OWN_WORDS_MIN: usize = 4;
 /// Confidence in fields that one version keeps below the name of the other.
 const VERSIONED: f64 = 0.95;
 
@@ -21,6 +24,8 @@ pub(super) struct Loose<'s> {
     pub(super) unit: Option<Unit>,
     /// The words of its name without the unit.
     pub(super) bare: NameWords,
+    /// Its description without its name, if no other field of its version has that.
+    pub(super) own_description: Option<String>,
     /// A list or map of objects, and no other one of its object is without a counterpart.
     pub(super) is_only_list: bool,
 }
@@ -107,8 +112,10 @@ impl<'s, 'a> Walk<'s, 'a> {
             walk.versioned(out);
         }
         walk.fields(objects.old, objects.new, out);
-        lists::mark_only(&mut walk.olds);
-        lists::mark_only(&mut walk.news);
+        for places in [&mut walk.olds, &mut walk.news] {
+            lists::mark_only(places);
+            forget_repeated(places);
+        }
         walk
     }
 
@@ -267,8 +274,35 @@ impl<'s> Loose<'s> {
             words: NameWords::from_path(at, node.description()),
             unit,
             bare: NameWords::from_path(&bare, node.description()),
+            own_description: own_description(at, node.description()),
             is_only_list: false,
         }
+    }
+}
+
+/// Returns a description of several words without the name that it begins with, as is the custom
+/// in Go.
+fn own_description(at: &[Segment], description: &str) -> Option<String> {
+    let mut words: Vec<&str> = description.split_whitespace().collect();
+    if let (Some(Segment::Field(name)), Some(first)) = (at.last(), words.first())
+        && first.eq_ignore_ascii_case(name)
+    {
+        words.remove(0);
+    }
+    (words.len() >= OWN_WORDS_MIN).then(|| words.join(" "))
+}
+
+/// Removes descriptions that several fields have.
+fn forget_repeated(places: &mut [Loose<'_>]) {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for description in places.iter().filter_map(|place| place.own_description.as_ref()) {
+        *counts.entry(description.clone()).or_default() += 1;
+    }
+    for place in places {
+        place.own_description = place
+            .own_description
+            .take()
+            .filter(|description| counts[description] == 1);
     }
 }
 
