@@ -6,8 +6,11 @@
 mod support;
 
 use expect_test::expect;
+use insula_conversion::proof::Search;
 use insula_conversion::{SURE, Suggestions, VersionSchema, suggest};
+use insula_meter::Meter;
 use insula_schema::Structural;
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path as File;
@@ -121,16 +124,7 @@ fn scored(folder: &str, moves: &'static str) -> Option<(String, Score)> {
     let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
     for ([name, from, to], needed) in needed(moves) {
         let definition = yaml(&fs::read_to_string(folder.join(name).join("crd.yaml")).unwrap());
-        let version = |name: &str| {
-            let versions = definition["spec"]["versions"].as_array().unwrap();
-            let version = versions.iter().find(|version| version["name"] == name).unwrap();
-            let schema = &version["schema"]["openAPIV3Schema"];
-            VersionSchema {
-                name: name.to_owned(),
-                served: true,
-                schema: Arc::new(Structural::parse_trusted(schema).unwrap()),
-            }
-        };
+        let version = |name: &str| version_of(&definition, name);
         let found = drafted(&suggest(&version(from), &version(to)));
         scores
             .entry(name)
@@ -145,6 +139,17 @@ fn scored(folder: &str, moves: &'static str) -> Option<(String, Score)> {
     }
     lines.push(format!("{:<26} {}", "all", all.line()));
     Some((lines.join("\n") + "\n", all))
+}
+
+fn version_of(definition: &Json, name: &str) -> VersionSchema {
+    let versions = definition["spec"]["versions"].as_array().unwrap();
+    let version = versions.iter().find(|version| version["name"] == name).unwrap();
+    let schema = &version["schema"]["openAPIV3Schema"];
+    VersionSchema {
+        name: name.to_owned(),
+        served: true,
+        schema: Arc::new(Structural::parse_trusted(schema).unwrap()),
+    }
 }
 
 fn score([name, from]: [&str; 2], needed: &[Move], found: &[Move]) -> Score {
@@ -229,4 +234,99 @@ fn moves_of_unseen_apis_are_counted() {
         all                           106     105    91     0
     "#]]
     .assert_eq(&table);
+}
+
+/// Returns a schema without a third of its fields: those whose paths have this hash.
+fn without(schema: &Json, gone: u32, at: &str) -> Json {
+    let mut out = schema.clone();
+    for inner in ["items", "additionalProperties"] {
+        if schema[inner].is_object() {
+            out[inner] = without(&schema[inner], gone, &format!("{at}[]"));
+        }
+    }
+    let Some(fields) = schema["properties"].as_object() else {
+        return out;
+    };
+    let below = |name: &str| format!("{at}.{name}");
+    // FNV-1a.
+    let hash = |text: &str| {
+        text.bytes().fold(2_166_136_261_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
+        })
+    };
+    let stays = |name: &str| at.is_empty() || (hash(&below(name)) >> 8) % 3 != gone;
+    let kept = fields.iter().filter(|(name, _)| stays(name));
+    out["properties"] = kept
+        .map(|(name, field)| (name.clone(), without(field, gone, &below(name))))
+        .collect();
+    out.as_object_mut().unwrap().remove("required");
+    out
+}
+
+/// Of each definition, two versions of which one lacks some fields and the other has lost some:
+/// nothing moved, and each pair is wrong.
+#[test]
+fn fields_that_did_not_move_are_seldom_pairs() {
+    let (mut pairs, mut fields) = (0, 0);
+    for folder in ["real", "published"] {
+        let folder = File::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../shared/testdata")
+            .join(folder);
+        let Ok(entries) = fs::read_dir(&folder) else {
+            eprintln!("skipped: {} does not exist", folder.display());
+            return;
+        };
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        for name in names.iter().filter(|name| name.is_dir()) {
+            let definition = yaml(&fs::read_to_string(name.join("crd.yaml")).unwrap());
+            let schema =
+                &definition["spec"]["versions"].as_array().unwrap().last().unwrap()["schema"]["openAPIV3Schema"];
+            let version = |name: &str, gone| VersionSchema {
+                name: name.to_owned(),
+                served: true,
+                schema: Arc::new(Structural::parse_trusted(&without(schema, gone, "")).unwrap()),
+            };
+            let found = suggest(&version("v1", 0), &version("v2", 1));
+            for pair in found.pairs.iter().filter(|pair| pair.percent() >= SURE) {
+                pairs += 1;
+                let name = name.file_name().unwrap().display();
+                eprintln!(
+                    "{name}: {} {} > {} {:?}",
+                    pair.percent(),
+                    pair.old[0],
+                    pair.new[0],
+                    pair.reasons
+                );
+            }
+            fields += found.only_old.len();
+        }
+    }
+    expect!["141 pairs of 795 fields"].assert_eq(&format!("{pairs} pairs of {fields} fields"));
+}
+
+/// No suggestion for the unseen definitions is lost to the checks.
+#[test]
+fn suggestions_for_unseen_apis_pass_the_checks() {
+    let folder = File::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/published");
+    if !folder.exists() {
+        eprintln!("skipped: {} does not exist", folder.display());
+        return;
+    }
+    let how = Search {
+        cases: 20,
+        ..Search::default()
+    };
+    let mut lost = Vec::new();
+    for ([name, from, to], _) in needed(NEEDED_UNSEEN) {
+        let definition = yaml(&fs::read_to_string(folder.join(name).join("crd.yaml")).unwrap());
+        let (old, new) = (version_of(&definition, from), version_of(&definition, to));
+        let mut found = suggest(&old, &new);
+        found.retain_confident(SURE);
+        let refused = found.try_out("example.io", (&old, &new), (how, &Meter::unbounded()), &mut |_| {});
+        lost.extend(refused.iter().map(|error| format!("{name} {from}: {error}")));
+        let with_work = found.pairs.iter().filter_map(|pair| Some((pair, pair.work.as_ref()?)));
+        lost.extend(with_work.map(|(pair, work)| format!("{name} {from}: {} > {}: {work}", pair.old[0], pair.new[0])));
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
 }
