@@ -44,7 +44,10 @@ impl Acceptance {
         let mut accepted = Vec::new();
         for name in annotations {
             let text = object["metadata"]["annotations"][*name].as_str().unwrap_or_default();
-            for word in words(text).map(str::trim).filter(|word| !word.is_empty()) {
+            for word in split_outside_quotes(text)
+                .map(str::trim)
+                .filter(|word| !word.is_empty())
+            {
                 match Acceptance::parse(word) {
                     Ok(word) => accepted.push(word),
                     Err(why) => wrong(format!("annotation {name} accepts nothing: {why}")),
@@ -69,7 +72,7 @@ impl Acceptance {
 }
 
 /// Splits words at commas outside of the quoted names of paths.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn split_outside_quotes(text: &str) -> impl Iterator<Item = &str> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     text.split(move |character| {
         let was_escaped = std::mem::take(&mut is_escaped);
@@ -111,4 +114,29 @@ pub fn unanswered<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e
             && is_unanswered(&effect.id(), effect.objects as u64, accepted)
     };
     effects.iter().filter(is_told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Names in paths may have the marks of words.
+    #[test]
+    fn words_end_outside_of_quoted_names() {
+        let text =
+            r"field-removed:x/v1:.spec['a,b'],value-hidden:x/v1:.spec['a=b'], value-hidden:x/v1:.spec['it\'s, a']=3";
+        let object = json!({"metadata": {"annotations": {"words": text}}});
+        let words = Acceptance::all(&object, &["words"], |why| panic!("{why}"));
+        let texts: Vec<String> = words.iter().map(Acceptance::text).collect();
+        assert_eq!(
+            texts,
+            [
+                "field-removed:x/v1:.spec['a,b']",
+                "value-hidden:x/v1:.spec['a=b']",
+                r"value-hidden:x/v1:.spec['it\'s, a']=3"
+            ]
+        );
+        assert!(words[2].covers(r"value-hidden:x/v1:.spec['it\'s, a']", 3));
+    }
 }

@@ -54,7 +54,7 @@ pub(super) async fn creates(
         })
         .await?;
     report.add(
-        all.of(|_| true)
+        all.at_servers(|_| true)
             .row("create, all servers", workspaces, load.in_flight()),
     );
     let ended = load.run("ended", || async {
@@ -79,7 +79,7 @@ pub(super) async fn creates(
     let frozen = frozen.await?;
     for (what, times) in [("ended and started", &ended), ("standing still", &frozen)] {
         for (whose, away) in [("other servers", false), ("that server", true)] {
-            let measured = times.of(|server| (server == AWAY) == away);
+            let measured = times.at_servers(|server| (server == AWAY) == away);
             eprintln!(
                 "  one server {what}: the slowest create at {whose} took {:?}",
                 measured.slowest()
@@ -116,7 +116,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(&self, server: impl Fn(usize) -> bool) -> Measured {
+    fn at_servers(&self, server: impl Fn(usize) -> bool) -> Measured {
         let chosen = self.each.iter().filter(|(index, _)| server(*index));
         Measured {
             times: chosen.map(|(_, time)| *time).collect(),
