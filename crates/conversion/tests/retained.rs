@@ -126,6 +126,34 @@ fn what_is_kept_shows_in_a_field_of_any_form() {
     assert_eq!(written.shows(&with, "v1"), edit);
 }
 
+/// No schema tells there which item is which: what is kept waits with the items until one does.
+#[test]
+fn what_is_kept_in_items_with_keys_waits_in_a_field_of_any_form() {
+    let (with, without) = (bundle_of(WITH), bundle_of(WITHOUT));
+    let free = bundle_of("versions: {v1: {spec: any}}");
+    let users = json!([{"name": "al", "mail": "a"}, {"name": "bob", "mail": "b"}]);
+    let mut written = Written::new(&with, "v1", &json!({"users": users}));
+    written.put(
+        &without,
+        "v1",
+        &json!({"size": 1, "users": [{"name": "al"}, {"name": "bob"}]}),
+    );
+    let shown = json!({"size": 1, "users": [{"name": "al"}, {"name": "bob"}]});
+    assert_eq!(written.shows(&free, "v1"), shown);
+    written.put(&free, "v1", &json!({"size": 2, "users": [{"name": "bob"}]}));
+    written.put(
+        &free,
+        "v1",
+        &json!({"size": 3, "users": [{"name": "bob"}, {"name": "al"}]}),
+    );
+    let back = json!({"size": 3, "users": [{"name": "bob", "mail": "b"}, {"name": "al"}]});
+    assert_eq!(written.shows(&with, "v1"), back);
+    assert_eq!(
+        written.shows(&without, "v1"),
+        json!({"size": 3, "users": [{"name": "bob"}, {"name": "al"}]})
+    );
+}
+
 #[test]
 fn an_item_takes_what_is_kept_in_it_along_and_an_object_does_not() {
     let (with, without) = (bundle_of(WITH), bundle_of(WITHOUT));

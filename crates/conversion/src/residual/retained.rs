@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 mod free;
+mod hidden;
 
 /// Mark before the name of a version among the stored residuals; no name of a version has it.
 const PREFIX: char = '~';
@@ -182,7 +183,14 @@ pub(crate) fn after(schema: &Structural, retained: &Patch, old: &Json, new: &Jso
     let (old_side, new_side) = (Side::new(old, &none), Side::new(new, &none));
     let onto = whole(schema, retained, old.clone());
     let merged = merge_objects(schema, old_side, new_side, &onto, &Fixed::default());
-    unknown(schema, &merged)
+    both(unknown(schema, &merged), hidden::hidden(schema, retained, &merged))
+}
+
+fn both(one: Option<Patch>, other: Option<Patch>) -> Option<Patch> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.and(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 /// Returns an object with those retained values that its schema has a field for again. A value that
@@ -343,8 +351,8 @@ fn divide_at(parent: &Node, own: &Node, patch: &Patch) -> (Option<Patch>, Option
                     (Name::Field(own), Name::Unknown) if part_of(Part::Own, None, own, patch).is_some() => {
                         (Some(patch.clone()), None)
                     }
-                    (Name::Opaque, Name::Unknown) if free::part_of(Part::Own, patch).is_some() => {
-                        (Some(patch.clone()), None)
+                    (Name::Opaque, Name::Unknown) => {
+                        (free::part_of(Part::Own, patch), free::part_of(Part::Rest, patch))
                     }
                     _ => (None, Some(patch.clone())),
                 };
@@ -401,10 +409,7 @@ pub(crate) fn not_shown(schema: &Structural, retained: &Patch, object: &Json) ->
         beyond(schema, retained),
         waiting::for_lists(retained, Some(schema.root()), Some(object)),
     );
-    match (beyond, waits) {
-        (Some(beyond), Some(waits)) => Some(beyond.and(waits)),
-        (one, other) => one.or(other),
-    }
+    both(beyond, waits)
 }
 
 /// `parent` is `None` where the parent has no field.
@@ -486,5 +491,6 @@ pub(crate) fn split(schema: &Structural, retained: Option<&Patch>, object: &Json
         None => (object.clone(), Cow::Borrowed(object)),
     };
     insula_schema::prune(&mut shown, schema);
-    (shown, unknown(schema, &all))
+    let hidden = retained.and_then(|patch| hidden::hidden(schema, patch, &shown));
+    (shown, both(unknown(schema, &all), hidden))
 }
