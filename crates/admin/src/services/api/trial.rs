@@ -31,6 +31,9 @@ pub(in crate::services) struct Trial {
     /// True if nothing takes its place.
     pub(in crate::services) is_removed: bool,
     pub(in crate::services) resource: ResourceId,
+    /// True for objects of another export, which the caller need not have a right to see: they count,
+    /// and are not named.
+    pub(in crate::services) is_of_others: bool,
 }
 
 /// Outcome for a page of objects.
@@ -66,6 +69,7 @@ pub(in crate::services) fn of_offer(
             api,
             before: None,
             is_removed: false,
+            is_of_others: false,
         })
     };
     stored.map(trial).collect()
@@ -105,19 +109,22 @@ pub(in crate::services) fn of_release(
     api: Arc<Api>,
 ) -> Vec<Trial> {
     let resource_of = |export: &Json| objects_of(export, &published.group, &published.plural);
-    let on = |resource: ResourceId, schema: Option<&str>| Trial {
+    let on = |resource: ResourceId, schema: Option<&str>, is_of_others| Trial {
         resource,
+        is_of_others,
         before: schema.and_then(|schema| deps.catalog.stored(snapshot, cluster, schema)),
         api: Arc::clone(&api),
         is_removed: false,
     };
     let own = resource_of(export);
-    let mut trials = vec![on(own.clone(), offered(export, published).as_deref())];
+    let mut trials = vec![on(own, offered(export, published).as_deref(), false)];
     let schema = published.name();
     for other in offering(snapshot, cluster, &BTreeSet::from([schema.to_owned()])) {
         let resource = resource_of(&other.object.body_value());
-        if resource != own && !resource.identity.is_empty() {
-            trials.push(on(resource, Some(schema)));
+        // Exports may share an identity, and then they share the objects.
+        let is_known = trials.iter().any(|trial| trial.resource == resource);
+        if !is_known && !resource.identity.is_empty() {
+            trials.push(on(resource, Some(schema), true));
         }
     }
     trials
@@ -138,6 +145,7 @@ pub(in crate::services) fn of_removal(
         api,
         before: None,
         is_removed: true,
+        is_of_others: false,
     })
 }
 
@@ -286,7 +294,11 @@ pub(super) fn walk(
         });
         let effects = effects.map(Effects::finish).unwrap_or_default();
         let shown = effects.into_iter().filter(|effect| is_first || effect.objects > 0);
-        add_effects(&mut tried.effects, shown.collect());
+        let mut shown: Vec<Effect> = shown.collect();
+        if trial.is_of_others {
+            shown.iter_mut().for_each(|effect| effect.named.clear());
+        }
+        add_effects(&mut tried.effects, shown);
         if is_full {
             next = Some((index, last));
             break;
@@ -321,6 +333,14 @@ fn reads(api: &Api, entry: &Entry, version: &str, meter: &Meter) -> Result<(), C
 }
 
 fn failure(names: &WorkspaceNames, trial: &Trial, key: &ObjectKey, error: &ConvertError) -> UnreadableObject {
+    if trial.is_of_others {
+        return UnreadableObject {
+            api: resource_name(&trial.resource.group, &trial.resource.resource),
+            version: error.to.clone(),
+            message: "an object of another export that offers the schema".to_owned(),
+            ..UnreadableObject::default()
+        };
+    }
     UnreadableObject {
         api: resource_name(&trial.resource.group, &trial.resource.resource),
         workspace: names.name(&key.cluster).to_string(),
