@@ -54,8 +54,12 @@ export function useLive(paths: string[], read: Read): Live {
         await latest.current(signal);
         if (broken.delete(reading)) show();
       } catch {
+        if (signal.aborted) return;
         if (!broken.has(reading)) broken.set(reading, new Date());
         show();
+        // No change may come that has it read again.
+        clearTimeout(timer);
+        timer = window.setTimeout(() => void readNow(), RETRY_MAX);
       }
     };
     const again = () => {

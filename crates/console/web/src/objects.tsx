@@ -1,7 +1,7 @@
 // The objects of a workspace: its kinds, the objects of one kind, and one object.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { call, kube } from "./api";
+import { Refused, call, kube } from "./api";
 import { insula, kubectl } from "./command";
 import { age, count, counted } from "./format";
 import { Grid } from "./grid";
@@ -53,8 +53,9 @@ export function Objects({ place, home }: { place: Place; home: string }) {
       }
     },
   );
-  // Below what was read before there may be an edit.
-  if (error !== undefined && !known) return <Problem error={error} />;
+  // Below what was read before there may be an edit: only a right that is gone takes it away.
+  const isRefused = error instanceof Refused && (error.status === 403 || error.status === 404);
+  if (error !== undefined && (!known || isRefused)) return <Problem error={error} />;
   if (!known) return <p class="loading">Loading…</p>;
   if (place.name === "") return <Kinds workspace={workspace} known={known} live={live} />;
   const kind = known.kinds.find((one) => named(one) === place.name);

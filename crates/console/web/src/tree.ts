@@ -59,6 +59,7 @@ export class Tree {
   private readonly nextUsage = new Map<string, number>();
   private readonly ended = new AbortController();
   private loading = new AbortController();
+  private loadingOnce: Promise<void> | undefined;
   private waits = false;
   /** The levels below the first are being read. */
   private reading = false;
@@ -110,6 +111,14 @@ export class Tree {
     }
     this.reading = false;
     this.changed();
+  }
+
+  /** Reads the tree for all watches that need it at a time. */
+  private loadOnce(): Promise<void> {
+    this.loadingOnce ??= this.load().finally(() => {
+      this.loadingOnce = undefined;
+    });
+    return this.loadingOnce;
   }
 
   /** Reads some levels of the tree; 0 means all. Returns the paths, and the revision that they show. */
@@ -214,7 +223,7 @@ export class Tree {
         // A revision that is gone: the tree is read again.
         if (error instanceof Refused && error.status !== 0 && error.status < 500 && error.status !== 429) {
           if (error.status !== 400) return;
-          await this.load();
+          await this.loadOnce();
           revision = this.revision;
         }
       }
