@@ -133,13 +133,23 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     // Inside items, a rule reads one field of each item.
     let whole = objects.whole();
     if whole {
-        let splits = several::splits(&olds, &news);
-        for split in splits.into_iter().chain(enumerated::find(&olds, &news)) {
+        for split in in_several(compared(&olds), compared(&news)) {
             used.note(&split);
             out.pairs.push(split);
         }
     }
-    pair_keys(objects.above, keys, &mut used, out);
+    for (old, new) in keys {
+        let [old, new] =
+            [(above_old, old), (above_new, new)].map(|(above, key)| joined(above, std::slice::from_ref(key)));
+        used.old.push(old.segments()[above_old.len()..].to_vec());
+        used.new.push(new.segments()[above_new.len()..].to_vec());
+        out.pairs.push(Suggestion::moved(
+            old,
+            new,
+            BOTH_KEYS,
+            vec!["both are the key of their list".to_owned()],
+        ));
+    }
     let pairs = ranked(objects, (&olds, &news), out);
     let mut chosen: Vec<&Pair> = Vec::new();
     for pair in &pairs {
@@ -182,26 +192,6 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     };
     out.only_old.extend(left(&olds, &used.old, above_old));
     out.only_new.extend(left(&news, &used.new, above_new));
-}
-
-/// Pairs the keys of two lists that belong together.
-fn pair_keys(
-    (above_old, above_new): (&[Segment], &[Segment]),
-    keys: &[(Segment, Segment)],
-    used: &mut Used,
-    out: &mut Suggestions,
-) {
-    for (old, new) in keys {
-        let pair = Suggestion::moved(
-            joined(above_old, std::slice::from_ref(old)),
-            joined(above_new, std::slice::from_ref(new)),
-            BOTH_KEYS,
-            vec!["both are the key of their list".to_owned()],
-        );
-        used.old.push(vec![old.clone()]);
-        used.new.push(vec![new.clone()]);
-        out.pairs.push(pair);
-    }
 }
 
 /// Returns a pair of about the same score that shares one of the fields, and whose other field has
@@ -278,10 +268,19 @@ fn last_word(name: &str) -> (&str, &str) {
     name.split_at(name.rfind(char::is_uppercase).unwrap_or_default())
 }
 
+fn compared<'p, 's>(places: &'p [Loose<'s>]) -> &'p [Loose<'s>] {
+    &places[..places.len().min(PLACES_MAX)]
+}
+
+/// Returns the fields that the other version has in several.
+fn in_several(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Suggestion> {
+    [several::splits(olds, news), enumerated::find(olds, news)].concat()
+}
+
 /// Returns all similar pairs, the best first.
 fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), out: &Suggestions) -> Vec<Pair> {
     let whole = objects.whole();
-    let (olds, news) = (&olds[..olds.len().min(PLACES_MAX)], &news[..news.len().min(PLACES_MAX)]);
+    let (olds, news) = (compared(olds), compared(news));
     let across = whole.then(|| Crossings::find(olds, news));
     let anchors = Anchors::find(olds, news, across.as_ref());
     let inlined = inlined::find(olds, news);

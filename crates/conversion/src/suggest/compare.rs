@@ -19,11 +19,6 @@ const CHOICES_MANY: usize = 3;
 const OTHER_BOUNDS: f64 = 0.1;
 /// Factor for fields of objects that have other counterparts.
 const APART: f64 = 0.85;
-/// Least score of fields with a description that no others have.
-const DESCRIBED: f64 = 0.8;
-/// Similarity of descriptions that are nearly the same, and the least score of their fields.
-const DESCRIBED_MIN: f64 = 0.85;
-const NEARLY_DESCRIBED: f64 = 0.65;
 /// Score of a map and the map of its shape in the object that took its place.
 const WRAPPED_MAP: f64 = 0.9;
 /// Score of a value and a field with a common name, two levels below.
@@ -61,8 +56,7 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>, context: Context) -> Option<
         named.score = score;
         reason.clone_into(&mut named.reason);
     }
-    let described_alike = a.own_description.is_some() && a.own_description == b.own_description;
-    if !described_alike && context.says_nothing(a, b, named.score) {
+    if context.says_nothing(a, b, named.score) {
         return None;
     }
     let (link, factor, how) = match enumerated(a, b) {
@@ -77,12 +71,30 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>, context: Context) -> Option<
     };
     let mut score = named.score;
     reasons.push(named.reason);
-    if let Some((described, reason)) = described(a, b, score) {
-        score = described;
-        reasons.extend(reason.map(str::to_owned));
+    let (one, other) = (a.node.description(), b.node.description());
+    if !one.is_empty() && one == other {
+        score = score / 2.0 + 0.5;
+        reasons.push("same description".to_owned());
+    } else if !one.is_empty() && !other.is_empty() {
+        score = 0.85 * score + 0.15 * a.words.described_like(&b.words);
     }
-    if let Some(same) = with_choices((a.node, b.node), matches!(link, Link::Move), &mut score) {
-        reasons.push(same.to_owned());
+    let (chosen, other) = (!a.node.choices().is_empty(), !b.node.choices().is_empty());
+    if chosen != other && matches!(link, Link::Move) {
+        // An arbitrary text is rarely one of a few choices.
+        score *= 0.7;
+    }
+    if chosen && other {
+        let all = |x: &Node, y: &Node| x.choices().iter().all(|choice| y.choices().contains(choice));
+        if all(a.node, b.node) && all(b.node, a.node) {
+            score += 0.3 * (1.0 - score);
+            // Many words are rarely the same by chance.
+            if a.node.choices().len() >= CHOICES_MANY {
+                score = score.max(LIKE_CHOICES);
+            }
+            reasons.push("same enumeration".to_owned());
+        } else if matches!(link, Link::Move) && !a.node.choices().iter().any(|c| b.node.choices().contains(c)) {
+            score *= 0.5;
+        }
     }
     if same_bounds(a.node, b.node) {
         score += 0.15 * (1.0 - score);
@@ -99,52 +111,6 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>, context: Context) -> Option<
         score *= APART;
     }
     (score >= SCORE_MIN).then_some((score, reasons, link))
-}
-
-/// Changes the score of two fields by their enumerations, and says so if these are the same.
-fn with_choices((a, b): (&Node, &Node), is_move: bool, score: &mut f64) -> Option<&'static str> {
-    let (chosen, other) = (!a.choices().is_empty(), !b.choices().is_empty());
-    if chosen != other && is_move {
-        // An arbitrary text is rarely one of a few choices.
-        *score *= 0.7;
-    }
-    if !chosen || !other {
-        return None;
-    }
-    let all = |x: &Node, y: &Node| x.choices().iter().all(|choice| y.choices().contains(choice));
-    if all(a, b) && all(b, a) {
-        *score += 0.3 * (1.0 - *score);
-        // Many words are rarely the same by chance.
-        if a.choices().len() >= CHOICES_MANY {
-            *score = score.max(LIKE_CHOICES);
-        }
-        return Some("same enumeration");
-    }
-    if is_move && !a.choices().iter().any(|c| b.choices().contains(c)) {
-        *score *= 0.5;
-    }
-    None
-}
-
-/// Returns the score of two fields with descriptions whose names have a score.
-fn described(a: &Loose<'_>, b: &Loose<'_>, score: f64) -> Option<(f64, Option<&'static str>)> {
-    let (one, other) = (a.node.description(), b.node.description());
-    if one.is_empty() || other.is_empty() {
-        return None;
-    }
-    let only = a.own_description.is_some() && b.own_description.is_some();
-    if only && a.own_description == b.own_description {
-        return Some((DESCRIBED.max(score / 2.0 + 0.5), Some("same description")));
-    }
-    if one == other {
-        return Some((score / 2.0 + 0.5, Some("same description")));
-    }
-    let alike = a.words.described_like(&b.words);
-    let weighed = 0.85 * score + 0.15 * alike;
-    Some(match only && alike >= DESCRIBED_MIN && weighed < NEARLY_DESCRIBED {
-        true => (NEARLY_DESCRIBED, Some("nearly the same description")),
-        false => (weighed, None),
-    })
 }
 
 /// Scores a field of an object as the value that the object replaces.

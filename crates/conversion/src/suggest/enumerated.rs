@@ -20,19 +20,28 @@ const WORD_MIN: f64 = 0.6;
 /// Least similarity of the names of the enumeration and of the object with the booleans.
 const NAMES_MIN: f64 = 0.6;
 
+/// Maximum number of enumerations of one version, and of words of one of them: each is compared
+/// with all pairs of others.
+const ENUMERATIONS_MAX: usize = 32;
+
 /// Finds enumerations that the other version has in parts. Only outside of lists: inside, a rule
 /// reads one field of each item.
 pub(super) fn find(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Suggestion> {
     let mut out = Vec::new();
     for shape in SHAPES {
-        for whole in olds {
+        for whole in enumerations(olds) {
             out.extend(shape(whole, news).map(|parts| parts.suggestion(false)));
         }
-        for whole in news {
+        for whole in enumerations(news) {
             out.extend(shape(whole, olds).map(|parts| parts.suggestion(true)));
         }
     }
     out
+}
+
+fn enumerations<'p, 's>(places: &'p [Loose<'s>]) -> impl Iterator<Item = &'p Loose<'s>> + Clone {
+    let words = |place: &&Loose<'_>| (1..=ENUMERATIONS_MAX).contains(&place.node.choices().len());
+    places.iter().filter(words).take(ENUMERATIONS_MAX)
 }
 
 /// Finds the parts of an enumeration among the fields of the other version.
@@ -116,8 +125,9 @@ fn in_parts(whole: &Loose<'_>, others: &[Loose<'_>]) -> Option<Parts> {
             .collect::<Option<_>>()
             .filter(|_| is_whole)
     };
-    let near = others.iter().filter(|place| place.path.first() == whole.path.first());
-    for one in near.clone().filter(|place| !place.node.choices().is_empty()) {
+    let near = enumerations(others).filter(|place| place.path.first() == whole.path.first());
+    let mut fit: Option<Parts> = None;
+    for one in near.clone() {
         let Some(firsts) = part(|(first, _)| (*first).to_owned(), one) else {
             continue;
         };
@@ -136,7 +146,7 @@ fn in_parts(whole: &Loose<'_>, others: &[Loose<'_>]) -> Option<Parts> {
                 .iter()
                 .map(|&word| (format!("{}{separator}{}", firsts[word], seconds[word]), word));
             let words = pairs.collect();
-            return Some(Parts {
+            let parts = Parts {
                 whole: path(whole),
                 parts: vec![(path(one), to(&firsts)), (path(other), to(&seconds))],
                 together: format!(
@@ -147,10 +157,14 @@ fn in_parts(whole: &Loose<'_>, others: &[Loose<'_>]) -> Option<Parts> {
                 ),
                 confidence: IN_PARTS,
                 reason: "words that are made of those of two enumerations",
-            });
+            };
+            // Of two such pairs nothing tells which one it is.
+            if fit.replace(parts).is_some() {
+                return None;
+            }
         }
     }
-    None
+    fit
 }
 
 /// Finds an object of booleans that are named like the words of `whole`, but for one word: that

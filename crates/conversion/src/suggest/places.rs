@@ -6,12 +6,9 @@ use super::{Suggestion, Suggestions, choices, crosses, inner, is_object, items, 
 use crate::passthrough::same_shape;
 use crate::path::{Path, Segment};
 use insula_schema::Node;
-use std::collections::HashMap;
 
 /// Confidence in fields of one name in an object that was the only item of a list.
 const ONLY_ITEM: f64 = 0.93;
-/// Least number of words of a description that tells a field from others.
-const OWN_WORDS_MIN: usize = 4;
 /// Confidence in fields that one version keeps below the name of the other.
 const VERSIONED: f64 = 0.95;
 
@@ -24,8 +21,6 @@ pub(super) struct Loose<'s> {
     pub(super) unit: Option<Unit>,
     /// The words of its name without the unit.
     pub(super) bare: NameWords,
-    /// Its description without its name, if no other field of its version has that.
-    pub(super) own_description: Option<String>,
     /// A list or map of objects, and no other one of its object is without a counterpart.
     pub(super) is_only_list: bool,
 }
@@ -73,7 +68,8 @@ impl Objects<'_, '_> {
     /// went from it is seldom in an object beside it.
     pub(super) fn are_apart(&self, a: &[Segment], b: &[Segment]) -> bool {
         let shared = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-        let differ = shared > 0 && a.len() > shared + 1 && b.len() > shared + 1;
+        // Two paths of a whole object differ at first where one is in the status.
+        let differ = (shared > 0 || !self.whole()) && a.len() > shared + 1 && b.len() > shared + 1;
         differ && a.last() != b.last() && (has(self.new, &a[..=shared]) || has(self.old, &b[..=shared]))
     }
 }
@@ -112,10 +108,8 @@ impl<'s, 'a> Walk<'s, 'a> {
             walk.versioned(out);
         }
         walk.fields(objects.old, objects.new, out);
-        for places in [&mut walk.olds, &mut walk.news] {
-            lists::mark_only(places);
-            forget_repeated(places);
-        }
+        lists::mark_only(&mut walk.olds);
+        lists::mark_only(&mut walk.news);
         walk
     }
 
@@ -274,35 +268,8 @@ impl<'s> Loose<'s> {
             words: NameWords::from_path(at, node.description()),
             unit,
             bare: NameWords::from_path(&bare, node.description()),
-            own_description: own_description(at, node.description()),
             is_only_list: false,
         }
-    }
-}
-
-/// Returns a description of several words without the name that it begins with, as is the custom
-/// in Go.
-fn own_description(at: &[Segment], description: &str) -> Option<String> {
-    let mut words: Vec<&str> = description.split_whitespace().collect();
-    if let (Some(Segment::Field(name)), Some(first)) = (at.last(), words.first())
-        && first.eq_ignore_ascii_case(name)
-    {
-        words.remove(0);
-    }
-    (words.len() >= OWN_WORDS_MIN).then(|| words.join(" "))
-}
-
-/// Removes descriptions that several fields have.
-fn forget_repeated(places: &mut [Loose<'_>]) {
-    let mut counts: HashMap<String, usize> = HashMap::new();
-    for description in places.iter().filter_map(|place| place.own_description.as_ref()) {
-        *counts.entry(description.clone()).or_default() += 1;
-    }
-    for place in places {
-        place.own_description = place
-            .own_description
-            .take()
-            .filter(|description| counts[description] == 1);
     }
 }
 
@@ -358,7 +325,8 @@ fn conditions(at: &[Segment], node: &Node) -> bool {
         && item.is_some_and(|item| item.property("type").is_some() && item.property("status").is_some())
 }
 
-/// Returns true for a map and an object with fields: no entry has a place there.
+/// Returns true for a map and an object with fields: only entries with their names have a place
+/// there.
 fn became_fields(a: &Node, b: &Node) -> bool {
     let closed = |map: &Node, object: &Node| {
         map.additional().is_some() && !is_object(map) && is_object(object) && !object.preserves_unknown()

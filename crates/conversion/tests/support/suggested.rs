@@ -61,11 +61,14 @@ pub fn guessed(old: &Json, new: &Json, names: [&str; 2]) -> (Suggestions, Vec<St
     (found, refused.iter().map(ToString::to_string).collect())
 }
 
-/// Returns the pairs that become rules unasked.
+/// Returns the pairs that become rules unasked, or "none".
 pub fn sure(old: &str, new: &str) -> String {
     let (mut found, refused) = guessed(&schema(&yaml(old)), &schema(&yaml(new)), ["v1", "v2"]);
     assert!(refused.is_empty(), "{refused:#?}\n{found:#?}");
     found.retain_confident(SURE);
-    let pairs: Vec<String> = lines(&found).into_iter().filter(|line| line.contains('→')).collect();
+    let mut pairs: Vec<String> = lines(&found).into_iter().filter(|line| line.contains('→')).collect();
+    if pairs.is_empty() {
+        pairs.push("none".to_owned());
+    }
     pairs.join("\n") + "\n"
 }
