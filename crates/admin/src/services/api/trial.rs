@@ -31,8 +31,8 @@ pub(in crate::services) struct Trial {
     /// True if nothing takes its place.
     pub(in crate::services) is_removed: bool,
     pub(in crate::services) resource: ResourceId,
-    /// True for objects of another export, which the caller need not have a right to see: they count,
-    /// and are not named.
+    /// True for objects of another export, which the caller need not have a right to see: they
+    /// count, and are not named.
     pub(in crate::services) is_of_others: bool,
 }
 
