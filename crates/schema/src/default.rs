@@ -52,3 +52,78 @@ fn fill(value: &mut Json, node: &Node) {
     }
     default_value(value, node);
 }
+
+/// Returns true if [`default`] would change an object, which stays as it is.
+pub fn lacks_defaults(object: &Json, schema: &Structural) -> bool {
+    value_lacks(object, schema.root())
+}
+
+fn value_lacks(value: &Json, node: &Node) -> bool {
+    if !node.below.defaults {
+        return false;
+    }
+    match value {
+        Json::Object(map) => {
+            let mut fields = node.properties.iter();
+            if fields.any(|(name, child)| child.default.is_some() && !map.contains_key(&**name)) {
+                return true;
+            }
+            let mut children = Children::new(node);
+            map.iter()
+                .any(|(name, child)| children.child(name).is_some_and(|node| is_unfilled(child, node)))
+        }
+        Json::Array(list) => node
+            .items()
+            .is_some_and(|items| list.iter().any(|item| is_unfilled(item, items))),
+        _ => false,
+    }
+}
+
+fn is_unfilled(value: &Json, node: &Node) -> bool {
+    let fallback = node.default.as_ref().filter(|_| value.is_null() && !node.nullable);
+    fallback.is_some_and(|fallback| !fallback.is_null()) || value_lacks(value, node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// It looks for exactly what the other one fills in.
+    #[test]
+    fn what_would_be_changed_lacks_something() {
+        let size = json!({"type": "integer", "default": 1});
+        let item = json!({"type": "object", "properties": {"size": size}});
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "default": {}, "properties": {
+            "size": size, "name": {"type": "string", "nullable": true, "default": "a"}, "text": {"type": "string"},
+            "list": {"type": "array", "items": item}, "map": {"type": "object", "additionalProperties": item},
+            "sizes": {"type": "array", "items": {"type": "integer", "default": 2}}}}}});
+        let schema = Structural::parse_trusted(&schema).expect("a schema");
+        let full = json!({"size": 2, "name": null});
+        let mut lacking = 0;
+        for more in [
+            json!({}),
+            json!({"size": null}),
+            json!({"text": null}),
+            json!({"list": [{"size": 1}, {}]}),
+            json!({"list": [{"size": 1}, null]}),
+            json!({"map": {"a": {"size": null}}}),
+            json!({"map": {"a": {"size": 3}}, "list": []}),
+            json!({"sizes": [1, null]}),
+            json!({"sizes": [1]}),
+        ] {
+            for with in [true, false] {
+                let mut spec = if with { full.clone() } else { json!({}) };
+                let fields = spec.as_object_mut().expect("an object");
+                fields.extend(more.as_object().expect("fields").clone());
+                let object = json!({"spec": spec});
+                let mut filled = object.clone();
+                default(&mut filled, &schema);
+                assert_eq!(lacks_defaults(&object, &schema), filled != object, "{object}");
+                lacking += usize::from(filled != object);
+            }
+        }
+        assert_eq!(lacking, 13);
+        assert!(lacks_defaults(&json!({}), &schema));
+    }
+}

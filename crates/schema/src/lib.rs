@@ -39,7 +39,7 @@ mod validate;
 mod value_path;
 
 pub use crate::decode::{decode_error, quoted as quoted_time};
-pub use crate::default::default;
+pub use crate::default::{default, lacks_defaults};
 pub use crate::definition::{
     ca_bundle_is_unusable, default_definition, definition_warnings, structural_violations, undecodable_definition,
     undecodable_schema, unknown_keywords, validate_client_config, validate_definition, validate_definition_status,

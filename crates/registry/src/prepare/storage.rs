@@ -145,7 +145,5 @@ pub(super) fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
     if is_stored_as_written || !bundle.storage_has_defaults() {
         return None;
     }
-    let mut shown = stored.clone();
-    insula_schema::default(&mut shown, &storage.schema);
-    (shown != *stored).then_some(UNMARKED)
+    insula_schema::lacks_defaults(stored, &storage.schema).then_some(UNMARKED)
 }
