@@ -11,10 +11,10 @@ use crate::{
     publication::Acceptance,
 };
 use insula_api::{FieldError, FieldPath, Json, ObjectKey, ResourceId, Scope};
-use insula_catalog::{Api, Result, bundle, ids, parts};
+use insula_catalog::{Api, Result, bundle, exports::offering, ids, parts};
 use insula_conversion::proof::FINDINGS_SHOWN;
 use insula_store::Entry;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -115,19 +115,16 @@ fn scopes(review: &Review<'_>, name: &str, api: &Api) -> Vec<Scope> {
     };
     let own = Scope::cluster(resource(""), review.cluster.clone());
     let identity = |export: &Json| export["status"]["identityHash"].as_str().map(resource);
-    let offered = exports_of(review, name).filter_map(|export| identity(&export.object.body_value()));
+    let exports = offering(review.snapshot, review.cluster, &BTreeSet::from([name.to_owned()]));
+    let offered = exports
+        .iter()
+        .filter_map(|export| identity(&export.object.body_value()));
     [own].into_iter().chain(offered.map(Scope::everywhere)).collect()
 }
 
 /// Returns the exports of the workspace that offer a schema.
-fn exports_of(review: &Review<'_>, name: &str) -> impl Iterator<Item = Entry> {
-    let exports = Scope::cluster(ids::apiexports(), review.cluster.clone());
-    let exports = review.snapshot.range(&exports, None, usize::MAX);
-    exports.into_iter().filter(move |export| {
-        let export = export.object.body_value();
-        let resources = export["spec"]["resources"].as_array();
-        resources.is_some_and(|resources| resources.iter().any(|resource| resource["schema"] == name))
-    })
+fn exports_of(review: &Review<'_>, name: &str) -> Vec<Entry> {
+    offering(review.snapshot, review.cluster, &BTreeSet::from([name.to_owned()]))
 }
 
 /// Returns the rules of a schema with one of its objects replaced, added or, for `None`, removed.
@@ -191,7 +188,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
         );
         return Err(review.forbid(old, why));
     }
-    let Some(export) = exports_of(review, name).next() else {
+    let Some(export) = exports_of(review, name).into_iter().next() else {
         return Ok(());
     };
     let why = format!(
