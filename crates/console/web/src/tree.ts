@@ -230,7 +230,7 @@ export class Tree {
       if (signal.aborted) return;
       if (!this.broken.has(parent)) this.broken.set(parent, new Date());
       this.showLive();
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      await sleep(wait, signal);
       wait = Math.min(wait * 2, RETRY[1]);
       await this.reachable(signal);
     }
@@ -258,7 +258,7 @@ export class Tree {
         return;
       } catch (error) {
         if (error instanceof Refused && error.status < 500) return;
-        await new Promise((resolve) => setTimeout(resolve, RETRY[0] * 2));
+        await sleep(RETRY[0] * 2, signal);
       }
     }
   }
