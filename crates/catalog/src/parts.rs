@@ -73,11 +73,37 @@ pub fn joined(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Optio
     join(parts.iter().map(|part| part.object.body_value()).collect())
 }
 
-/// Returns the versions that rules name and a definition lacks: such rules wait for it.
-pub fn missing_versions<'r>(rules: &'r RuleSet, definition: &Json) -> Vec<&'r str> {
+/// Versions by which rules and a definition differ: one of the two came before the other.
+pub struct Apart {
+    /// Versions that the rules name and the definition lacks.
+    pub missing: Vec<String>,
+    /// Versions that the definition has and the rules do not name. One of the same shape needs no
+    /// rules.
+    pub unnamed: Vec<String>,
+}
+
+/// Returns the versions by which rules and a definition differ.
+pub fn apart(rules: &RuleSet, definition: &Json) -> Apart {
     let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
     let known: Vec<&str> = versions.filter_map(|version| version["name"].as_str()).collect();
-    rules.missing_versions(&known)
+    let named = rules.named_versions();
+    let beside = |all: &[&str], others: &[&str]| {
+        let beside = all.iter().filter(|version| !others.contains(version));
+        beside.map(|version| (*version).to_owned()).collect()
+    };
+    Apart {
+        missing: beside(&named, &known),
+        unnamed: beside(&known, &named),
+    }
+}
+
+/// Returns a definition as it is once it has no longer these versions, which rules may wait for.
+pub fn without_versions(definition: &Json, gone: &[String]) -> Json {
+    let mut definition = definition.clone();
+    if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+        versions.retain(|version| !gone.iter().any(|gone| version["name"] == **gone));
+    }
+    definition
 }
 
 /// Returns the errors of joined rules for the author of one of the objects: its own are at their

@@ -13,7 +13,7 @@ use insula_meter::Meter;
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
-use status::{Outcome, OwnRules};
+use status::{Awaited, Outcome, OwnRules};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Reconciles APIConversions.
@@ -49,6 +49,26 @@ impl ApiConversions {
                 Outcome::Compiled(api, proof)
             }
         }
+    }
+
+    /// Checks the rules of a definition. One of the two may have come before the other.
+    fn outcome_beside(&self, conversion: &ApiConversion, rules: &Json, definition: &Json) -> Outcome {
+        let parsed = parse_rules(&rules["spec"], &FieldPath::new("spec"));
+        let apart = parsed.ok().map(|rules| parts::apart(&rules, definition));
+        let Some(apart) = apart else {
+            return self.outcome(conversion, &bundle::of_definition(definition, rules));
+        };
+        if !apart.missing.is_empty() {
+            return Outcome::Wait(Awaited::Versions(apart.missing));
+        }
+        let outcome = self.outcome(conversion, &bundle::of_definition(definition, rules));
+        if matches!(outcome, Outcome::Wrong(_)) && !apart.unnamed.is_empty() {
+            let later = parts::without_versions(definition, &apart.unnamed);
+            if self.registry.catalog.compile(&bundle::of_definition(&later, rules)).is_ok() {
+                return Outcome::Wait(Awaited::Removal(apart.unnamed));
+            }
+        }
+        outcome
     }
 }
 
@@ -101,18 +121,14 @@ impl Reconciler for ApiConversions {
         let joined = rules.as_ref().and_then(|rules| rules["spec"]["parts"].as_array());
         let own: Vec<OwnRules> = joined.into_iter().flatten().zip(&parts).map(own_rules).collect();
         let found = (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions()));
-        let (bundle, missing) = match (&rules, &found) {
-            (Some(rules), (Some(schema), _)) => (Some(bundle::of_schema(schema, Some(rules))), Vec::new()),
-            (Some(rules), (None, Some(definition))) => {
-                let bundle = bundle::of_definition(definition, rules);
-                (Some(bundle), missing_versions(rules, definition))
+        let outcome = match (&conversion, &rules, &found) {
+            (Some(conversion), Some(rules), (Some(schema), _)) => {
+                self.outcome(&conversion.view, &bundle::of_schema(schema, Some(rules)))
             }
-            _ => (None, Vec::new()),
-        };
-        let outcome = match (&conversion, bundle) {
-            (Some(_), Some(_)) if !missing.is_empty() => Outcome::Wait(missing),
-            (Some(conversion), Some(bundle)) => self.outcome(&conversion.view, &bundle),
-            _ => Outcome::Wait(Vec::new()),
+            (Some(conversion), Some(rules), (None, Some(definition))) => {
+                self.outcome_beside(&conversion.view, rules, definition)
+            }
+            _ => Outcome::Wait(Awaited::Schema),
         };
         World {
             conversion,
@@ -139,13 +155,4 @@ impl Reconciler for ApiConversions {
         status::write(&mut value, &part, &world.outcome, world.now);
         Plan::new(vec![conversion.update(value)])
     }
-}
-
-/// Returns the versions that rules name and a definition lacks.
-fn missing_versions(rules: &Json, definition: &Json) -> Vec<String> {
-    let parsed = parse_rules(&rules["spec"], &FieldPath::new("spec"));
-    let missing = parsed
-        .iter()
-        .flat_map(|rules| parts::missing_versions(rules, definition));
-    missing.map(str::to_owned).collect()
 }

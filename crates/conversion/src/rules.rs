@@ -41,20 +41,19 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Returns the versions that the rules name and that are not among `known`, each once.
-    pub fn missing_versions(&self, known: &[&str]) -> Vec<&str> {
+    /// Returns the versions that the rules name, each once, in their order.
+    pub fn named_versions(&self) -> Vec<&str> {
         let pairs = self
             .conversions
             .iter()
             .flat_map(|direction| [&direction.from, &direction.to]);
-        let named = self.hub.iter().chain(pairs).map(String::as_str);
-        let mut missing = Vec::new();
-        for version in named {
-            if !known.contains(&version) && !missing.contains(&version) {
-                missing.push(version);
+        let mut named = Vec::new();
+        for version in self.hub.iter().chain(pairs).map(String::as_str) {
+            if !named.contains(&version) {
+                named.push(version);
             }
         }
-        missing
+        named
     }
 }
 

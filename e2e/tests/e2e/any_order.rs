@@ -120,6 +120,54 @@ fn rules_that_come_before_their_version_wait_for_it() {
 }
 
 #[test]
+fn rules_that_give_up_a_version_wait_until_it_is_gone() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "rules-less").0);
+    let three: &[(&str, &[&str])] = &[("v1", &["first"]), ("v2", &["name"]), ("v3", &["who"])];
+    apply(&client, DEFINITIONS, &definition(three)).expect(201);
+    let whole = rules(&[("first", "v2", "name"), ("first", "v3", "who")]);
+    apply(&client, RULES, &whole).expect(201);
+    create(&client, &json!({"first": "bob"}));
+    assert_eq!(spec(&client, "v3"), json!({"who": "bob"}));
+    let less = rules(&[("first", "v3", "who")]);
+    let early = apply(&client, RULES, &less);
+    assert!(early.code == 200 && warns(&early, "wait until"), "{early:?}");
+    let valid = until("the rules are judged", || {
+        let valid = condition(&client, &format!("{RULES}/{NAME}"), "Valid");
+        (valid["status"] == "False").then_some(valid)
+    });
+    assert!(
+        valid["reason"] == "SchemaNotFound" && valid["message"].as_str().unwrap_or_default().contains("has v2"),
+        "{valid}"
+    );
+    // What was served before is served on, with the rules of before.
+    assert_eq!(spec(&client, "v2"), json!({"name": "bob"}));
+    client
+        .merge(&format!("{}/a", pets("v2")), &json!({"spec": {"name": "eve"}}))
+        .expect(200);
+    assert_eq!(spec(&client, "v3"), json!({"who": "eve"}));
+    apply(&client, RULES, &whole).expect(200);
+    apply(&client, RULES, &less).expect(200);
+    // With the answer both are in force.
+    let without = definition(&[("v1", &["first"]), ("v3", &["who"])]);
+    let gone = apply(&client, DEFINITIONS, &without);
+    assert!(gone.code == 200 && !warns(&gone, "served on"), "{gone:?}");
+    assert_eq!(client.get(&pets("v2")).code, 404);
+    assert_eq!(spec(&client, "v3"), json!({"who": "eve"}));
+    until("the rules are in force", || {
+        let valid = condition(&client, &format!("{RULES}/{NAME}"), "Valid");
+        (valid["status"] == "True").then_some(())
+    });
+    // Rules that never named a version have forgotten it.
+    apply(&client, DEFINITIONS, &definition(three)).expect(200);
+    let mut again = less;
+    again["spec"]["hub"] = json!("v1");
+    let forgotten = apply(&client, RULES, &again);
+    assert!(forgotten.code == 422, "{forgotten:?}");
+}
+
+#[test]
 fn a_definition_that_comes_before_its_rules_waits_for_them() {
     let server = shared();
     let admin = server.admin();

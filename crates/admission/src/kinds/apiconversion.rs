@@ -12,7 +12,7 @@ use crate::{
 };
 use insula_api::{FieldError, FieldPath, Json, ObjectKey, ResourceId, Scope};
 use insula_catalog::{Api, Result, bundle, exports::offering, ids, parts};
-use insula_conversion::proof::FINDINGS_SHOWN;
+use insula_conversion::{RuleSet, parse_rules, proof::FINDINGS_SHOWN};
 use insula_store::Entry;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -48,27 +48,15 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
         let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), schema);
         review.snapshot.get(&key).map(|entry| entry.object.body_value())
     };
-    let parsed = insula_conversion::parse_rules(&joined["spec"], &FieldPath::new("spec"));
+    let parsed = parse_rules(&joined["spec"], &FieldPath::new("spec"));
     let parsed = parsed.map_err(|malformed| malformed.errors);
-    let bundle = match (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
-        (Some(schema), _) => bundle::of_schema(&schema, Some(&joined)),
-        (None, Some(definition)) => {
-            let missing = parsed.as_ref().map(|rules| parts::missing_versions(rules, &definition));
-            if let Ok([_, ..]) = missing.as_deref() {
-                let missing = missing.unwrap_or_default().join(", ");
-                review.warn(format!(
-                    "these rules wait until CustomResourceDefinition {schema:?} has {missing}"
-                ));
-                return Ok(());
-            }
-            bundle::of_definition(&definition, &joined)
-        }
-        (None, None) => {
-            parsed.map_err(invalid)?;
-            return Ok(());
-        }
+    let prove = |bundle: &Json| review.catalog.prove(bundle, &review.served.meter);
+    let api = match (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
+        (Some(schema), _) => prove(&bundle::of_schema(&schema, Some(&joined))).map(Some),
+        (None, Some(definition)) => prove_beside(review, &definition, &joined, parsed.as_ref().ok()),
+        (None, None) => parsed.map(|_| None),
     };
-    let api = review.catalog.prove(&bundle, &review.served.meter).map_err(invalid)?;
+    let Some(api) = api.map_err(invalid)? else { return Ok(()) };
     warn_of_rules(review, &api);
     let scopes = scopes(review, schema, &api);
     // First rules, or another part of them, change what is read and written, too.
@@ -86,6 +74,50 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
         release::warn_of_effects(review, schema, &api, accepted);
     }
     Ok(())
+}
+
+/// Proves the rules of a definition. `None` for rules that wait for it, which a warning says: it
+/// lacks versions that they name, or has versions still that they have named until now.
+fn prove_beside(
+    review: &Review<'_>,
+    definition: &Json,
+    joined: &Json,
+    parsed: Option<&RuleSet>,
+) -> std::result::Result<Option<Arc<Api>>, Vec<FieldError>> {
+    let prove = |definition: &Json| {
+        let bundle = bundle::of_definition(definition, joined);
+        review.catalog.prove(&bundle, &review.served.meter)
+    };
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+    let wait = |until: &str, versions: &[String]| {
+        review.warn(format!(
+            "these rules wait until CustomResourceDefinition {name:?} {until} {}",
+            versions.join(", ")
+        ));
+        Ok(None)
+    };
+    let apart = parsed.map(|rules| parts::apart(rules, definition));
+    let Some(apart) = apart else {
+        return prove(definition).map(Some);
+    };
+    if !apart.missing.is_empty() {
+        return wait("has", &apart.missing);
+    }
+    let errors = match prove(definition) {
+        Ok(api) => return Ok(Some(api)),
+        Err(errors) => errors,
+    };
+    let stored = parts::joined(review.snapshot, review.cluster, name);
+    let stored = stored.and_then(|rules| parse_rules(&rules["spec"], &FieldPath::new("spec")).ok());
+    let given_up = |version: &String| {
+        let before = stored.as_ref().map(RuleSet::named_versions).unwrap_or_default();
+        before.contains(&version.as_str())
+    };
+    if apart.unnamed.is_empty() || !apart.unnamed.iter().all(given_up) {
+        return Err(errors);
+    }
+    prove(&parts::without_versions(definition, &apart.unnamed))?;
+    wait("no longer has", &apart.unnamed)
 }
 
 /// Returns the API of a schema or definition with the rules that are stored now, if they fit.

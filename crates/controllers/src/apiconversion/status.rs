@@ -33,11 +33,20 @@ pub(crate) enum Outcome {
     Known,
     /// They compile against the schema, and were searched for counterexamples.
     Compiled(Arc<Api>, Proof),
-    /// Neither a schema nor a definition of their name exists, or the definition lacks these
-    /// versions.
-    Wait(Vec<String>),
+    /// They came before what they belong to.
+    Wait(Awaited),
     /// They do not compile: errors by field.
     Wrong(Vec<FieldError>),
+}
+
+/// Thing that rules wait for.
+pub(crate) enum Awaited {
+    /// A schema or definition of their name.
+    Schema,
+    /// These versions of the definition.
+    Versions(Vec<String>),
+    /// A definition without these versions, for which there are no rules; those of the others fit.
+    Removal(Vec<String>),
 }
 
 /// Returns the fingerprint of these rules with this schema. The suffix is the number of the form of
@@ -152,7 +161,7 @@ fn observe(object: &mut Json) {
 pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, now: Timestamp) {
     let (conditions, table) = match outcome {
         Outcome::Known => return observe(object),
-        Outcome::Wait(missing) => (vec![waiting(part.schema, missing)], None),
+        Outcome::Wait(awaited) => (vec![waiting(part.schema, awaited)], None),
         Outcome::Wrong(errors) => (vec![part.invalid("InvalidRules", errors)], None),
         Outcome::Compiled(api, proof) => {
             let field_coverage = part.own_coverage(field_coverage(&api.bundle));
@@ -198,17 +207,22 @@ pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, n
     }
 }
 
-fn waiting(name: &str, missing: &[String]) -> Condition {
-    let why = match missing {
-        [] => format!(
+fn waiting(name: &str, awaited: &Awaited) -> Condition {
+    let why = match awaited {
+        Awaited::Schema => format!(
             "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or give the \
              conversion the name of the schema it belongs to, or the label {}",
             insula_api::names::labels::SCHEMA[0]
         ),
-        missing => format!(
+        Awaited::Versions(missing) => format!(
             "CustomResourceDefinition {name:?} has no version {}: these rules wait for it, and what was served before \
              is served on",
             missing.join(", ")
+        ),
+        Awaited::Removal(unnamed) => format!(
+            "CustomResourceDefinition {name:?} has {}, for which there are no rules: these wait until it has not, and \
+             what was served before is served on",
+            unnamed.join(", ")
         ),
     };
     Condition::fails("Valid", "SchemaNotFound", why).severity("Info")
