@@ -64,7 +64,12 @@ impl ApiConversions {
         let outcome = self.outcome(conversion, &bundle::of_definition(definition, rules));
         if matches!(outcome, Outcome::Wrong(_)) && !apart.unnamed.is_empty() {
             let later = parts::without_versions(definition, &apart.unnamed);
-            if self.registry.catalog.compile(&bundle::of_definition(&later, rules)).is_ok() {
+            if self
+                .registry
+                .catalog
+                .compile(&bundle::of_definition(&later, rules))
+                .is_ok()
+            {
                 return Outcome::Wait(Awaited::Removal(apart.unnamed));
             }
         }

@@ -56,7 +56,9 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
         (None, Some(definition)) => prove_beside(review, &definition, &joined, parsed.as_ref().ok()),
         (None, None) => parsed.map(|_| None),
     };
-    let Some(api) = api.map_err(invalid)? else { return Ok(()) };
+    let Some(api) = api.map_err(invalid)? else {
+        return Ok(());
+    };
     warn_of_rules(review, &api);
     let scopes = scopes(review, schema, &api);
     // First rules, or another part of them, change what is read and written, too.
