@@ -13,6 +13,7 @@ use crate::bundle::VersionSchema;
 use crate::passthrough::{self, Except, Kind, known_kind};
 use crate::path::{Path, Segment};
 use insula_api::Json;
+use insula_meter::{Ended, Meter};
 use insula_schema::Node;
 use serde_json::json;
 
@@ -20,12 +21,14 @@ mod across;
 mod anchors;
 mod choices;
 mod compare;
+mod cost;
 mod enumerated;
 mod inlined;
 mod lists;
 mod names;
 mod places;
 mod references;
+mod rivals;
 mod several;
 mod suggestion;
 mod tried;
@@ -44,16 +47,19 @@ const TIE: f64 = 0.04;
 const ALONE: f64 = 0.65;
 /// Score of the only maps of one shape, if their names have a word in common.
 const ONLY_OF_SHAPE: f64 = 0.7;
-/// Factor for fields of one name where the names beside them tell of another field.
-const OTHER_TELLS: f64 = 0.6;
+/// Highest score of fields whose names tell them apart: less than what becomes a rule unasked.
+const TOLD_APART: f64 = 0.5;
 /// Score of the keys of two lists that belong together.
 const BOTH_KEYS: f64 = 0.9;
 /// Maximum number of fields of one version that are compared: the cost grows with the product of
 /// both numbers.
 const PLACES_MAX: usize = 1_000;
 
-/// Compares two versions.
-pub fn suggest(old: &VersionSchema, new: &VersionSchema) -> Suggestions {
+/// Compares two versions. The meter pays.
+///
+/// # Errors
+/// The request may compute no further.
+pub fn suggest(old: &VersionSchema, new: &VersionSchema, meter: &Meter) -> Result<Suggestions, Ended> {
     let mut out = Suggestions {
         versions: (old.name.clone(), new.name.clone()),
         ..Suggestions::default()
@@ -63,11 +69,12 @@ pub fn suggest(old: &VersionSchema, new: &VersionSchema) -> Suggestions {
         new: new.schema.root(),
         above: (&[], &[]),
         carried: true,
+        meter,
     };
-    scope(objects, &[], &mut out);
+    scope(objects, &[], &mut out)?;
     out.pairs.iter_mut().for_each(across::only_to_status);
     out.pairs.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    out
+    Ok(out)
 }
 
 /// Two unmatched fields and their similarity.
@@ -115,6 +122,10 @@ fn taken(used: &[Vec<Segment>], path: &[Segment]) -> bool {
 }
 
 impl Used {
+    fn len(&self) -> u64 {
+        (self.old.len() + self.new.len()) as u64
+    }
+
     fn note(&mut self, found: &Suggestion) {
         let segments = |paths: &[Path]| paths.iter().map(|path| path.segments().to_vec()).collect::<Vec<_>>();
         self.old.extend(segments(&found.old));
@@ -123,8 +134,9 @@ impl Used {
 }
 
 /// Compares two objects: whole objects, or two items.
-fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Suggestions) {
-    let Walk { olds, news, moved, .. } = Walk::new(objects, out);
+fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Suggestions) -> Result<(), Ended> {
+    let Walk { olds, news, moved, .. } = Walk::new(objects, out)?;
+    let meter = objects.meter;
     let (above_old, above_new) = objects.above;
     let mut used = Used {
         old: moved.0,
@@ -133,48 +145,43 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     // Inside items, a rule reads one field of each item.
     let whole = objects.whole();
     if whole {
+        meter.spend(cost::of_all(compared(&olds), compared(&news)))?;
         for split in in_several(compared(&olds), compared(&news)) {
             used.note(&split);
             out.pairs.push(split);
         }
     }
-    for (old, new) in keys {
-        let [old, new] =
-            [(above_old, old), (above_new, new)].map(|(above, key)| joined(above, std::slice::from_ref(key)));
-        used.old.push(old.segments()[above_old.len()..].to_vec());
-        used.new.push(new.segments()[above_new.len()..].to_vec());
-        out.pairs.push(Suggestion::moved(
-            old,
-            new,
-            BOTH_KEYS,
-            vec!["both are the key of their list".to_owned()],
-        ));
-    }
-    let pairs = ranked(objects, (&olds, &news), out);
+    pair_keys((above_old, above_new), keys, &mut used, out);
+    let pairs = ranked(objects, (&olds, &news), out)?;
     let mut chosen: Vec<&Pair> = Vec::new();
     for pair in &pairs {
         let (a, b) = (&olds[pair.old], &news[pair.new]);
+        meter.spend(used.len())?;
         if taken(&used.old, &a.path) || taken(&used.new, &b.path) {
             continue;
         }
+        meter.spend(cost::of_choice(olds.len() + news.len(), used.len(), pairs.len()))?;
         let alone = matches!(pair.link, Link::Move)
+            && !a.words.are_apart(&b.words)
             && a.above() == b.above()
             && a.is_alone(&olds, &used.old)
             && b.is_alone(&news, &used.new);
         used.old.push(a.path.clone());
         used.new.push(b.path.clone());
-        let rival = rival(pair, (&pairs, &chosen), (&olds, &news)).map(|other| match other.old == pair.old {
+        let rival = rivals::rival(pair, (&pairs, &chosen), (&olds, &news), meter)?;
+        let rival = rival.map(|other| match other.old == pair.old {
             true => joined(above_new, &news[other.new].path),
             false => joined(above_old, &olds[other.old].path),
         });
         chosen.push(pair);
-        let mut pair = weighed(pair, &pairs, (&olds, &news), above_old);
+        let mut pair = rivals::weighed(pair, &pairs, (&olds, &news), above_old);
         if alone && pair.score < ALONE {
             pair.score = ALONE;
             pair.reasons.push("no others of their type have changed".to_owned());
         }
-        settle(&pair, rival.as_ref(), (a, b), (above_old, above_new), out);
+        settle(&pair, rival.as_ref(), (a, b), objects, out)?;
     }
+    meter.spend((olds.len() + news.len()) as u64 * used.len())?;
     if whole {
         let free_old: Vec<_> = olds.iter().filter(|place| !taken(&used.old, &place.path)).collect();
         let free_new: Vec<_> = news.iter().filter(|place| !taken(&used.new, &place.path)).collect();
@@ -192,80 +199,28 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     };
     out.only_old.extend(left(&olds, &used.old, above_old));
     out.only_new.extend(left(&news, &used.new, above_new));
+    Ok(())
 }
 
-/// Returns a pair of about the same score that shares one of the fields, and whose other field has
-/// no better counterpart among the chosen pairs.
-fn rival<'p>(
-    pair: &Pair,
-    (pairs, chosen): (&'p [Pair], &[&Pair]),
-    (olds, news): (&[Loose<'_>], &[Loose<'_>]),
-) -> Option<&'p Pair> {
-    let (a, b) = (&olds[pair.old].path, &news[pair.new].path);
-    let is_settled = |other: &Pair| {
-        let has_other = |better: &&&Pair| match other.old == pair.old {
-            true => better.new == other.new,
-            false => better.old == other.old,
-        };
-        let mut settled = chosen.iter().filter(has_other);
-        settled.any(|better| better.score - other.score >= TIE)
-    };
-    pairs.iter().find(|other| {
-        let shares = (other.old == pair.old) != (other.new == pair.new);
-        let nested = |x: &[Segment], y: &[Segment]| x.starts_with(y) || y.starts_with(x);
-        let same = nested(&olds[other.old].path, a) && nested(&news[other.new].path, b);
-        shares && !same && pair.score - other.score < TIE && !is_settled(other)
-    })
-}
-
-/// Returns a pair with less of a score if the names beside it tell of another field.
-fn weighed(pair: &Pair, pairs: &[Pair], places: (&[Loose<'_>], &[Loose<'_>]), above_old: &[Segment]) -> Pair {
-    let mut weighed = pair.clone();
-    if let Some(other) = told_beside(pair, pairs, places) {
-        weighed.score *= OTHER_TELLS;
-        let other = joined(above_old, &other.path);
-        weighed.reasons.push(format!("the names beside it tell of {other}"));
+/// Pairs the keys of two lists that belong together.
+fn pair_keys(
+    (above_old, above_new): (&[Segment], &[Segment]),
+    keys: &[(Segment, Segment)],
+    used: &mut Used,
+    out: &mut Suggestions,
+) {
+    for (old, new) in keys {
+        let [old, new] =
+            [(above_old, old), (above_new, new)].map(|(above, key)| joined(above, std::slice::from_ref(key)));
+        used.old.push(old.segments()[above_old.len()..].to_vec());
+        used.new.push(new.segments()[above_new.len()..].to_vec());
+        out.pairs.push(Suggestion::moved(
+            old,
+            new,
+            BOTH_KEYS,
+            vec!["both are the key of their list".to_owned()],
+        ));
     }
-    weighed
-}
-
-/// Returns the old field that became the new one of a pair of one name, if the names of fields
-/// beside the two change alike and tell so.
-///
-/// ```text
-/// controlPlaneInitialized                              ↔  init.controlPlaneInitialized, by name
-/// infrastructureReady  →  init.infrastructureProvisioned, and so
-/// controlPlaneReady    →  init.controlPlaneInitialized
-/// ```
-fn told_beside<'p, 's>(
-    pair: &Pair,
-    pairs: &[Pair],
-    (olds, news): (&'p [Loose<'s>], &[Loose<'s>]),
-) -> Option<&'p Loose<'s>> {
-    let (a, b) = (&olds[pair.old], &news[pair.new]);
-    if a.name() != b.name() || a.above() == b.above() {
-        return None;
-    }
-    let (stem, _) = last_word(b.name());
-    pairs.iter().find_map(|other| {
-        let (x, y) = (&olds[other.old], &news[other.new]);
-        let is_beside = x.above() == a.above() && y.above() == b.above();
-        let ((from, was), (to, is)) = (last_word(x.name()), last_word(y.name()));
-        if !is_beside || from.is_empty() || from != to || from == stem || was == is {
-            return None;
-        }
-        let is_told = |place: &&Loose<'_>| {
-            place.above() == a.above() && place.name().strip_prefix(stem) == Some(was) && place.path != a.path
-        };
-        olds.iter()
-            .filter(is_told)
-            .find(|place| place.node.kind() == a.node.kind())
-    })
-}
-
-/// Splits a name before its last word.
-fn last_word(name: &str) -> (&str, &str) {
-    name.split_at(name.rfind(char::is_uppercase).unwrap_or_default())
 }
 
 fn compared<'p, 's>(places: &'p [Loose<'s>]) -> &'p [Loose<'s>] {
@@ -278,11 +233,16 @@ fn in_several(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Suggestion> {
 }
 
 /// Returns all similar pairs, the best first.
-fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), out: &Suggestions) -> Vec<Pair> {
+fn ranked(
+    objects: Objects<'_, '_>,
+    (olds, news): (&[Loose<'_>], &[Loose<'_>]),
+    out: &Suggestions,
+) -> Result<Vec<Pair>, Ended> {
     let whole = objects.whole();
     let (olds, news) = (compared(olds), compared(news));
+    objects.meter.spend(cost::of_all(olds, news))?;
     let across = whole.then(|| Crossings::find(olds, news));
-    let anchors = Anchors::find(olds, news, across.as_ref());
+    let anchors = Anchors::find(olds, news, across.as_ref(), objects.meter)?;
     let inlined = inlined::find(olds, news);
     let only = lists::only_of_shape(olds, news);
     let versions = (out.versions.0.as_str(), out.versions.1.as_str());
@@ -293,6 +253,8 @@ fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), 
                 continue;
             }
             let only = only.contains(&(i, j));
+            let Some(price) = cost::of_pair(a, b) else { continue };
+            objects.meter.spend(price)?;
             if !only && objects.are_apart(&a.path, &b.path) {
                 continue;
             }
@@ -305,6 +267,12 @@ fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), 
             if only && found.as_ref().is_none_or(|(score, ..)| *score < ONLY_OF_SHAPE) {
                 let reasons = vec!["no others of their type have changed".to_owned()];
                 found = Some((ONLY_OF_SHAPE, reasons, Link::Move));
+            }
+            if let Some((score, reasons, _)) = &mut found
+                && a.words.are_apart(&b.words)
+            {
+                *score = score.min(TOLD_APART);
+                reasons.push("their names tell them apart".to_owned());
             }
             pairs.extend(found.map(|(score, reasons, link)| Pair {
                 old: i,
@@ -322,7 +290,7 @@ fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), 
         let best = b.first.cmp(&a.first).then(b.score.total_cmp(&a.score));
         best.then(depth(a).cmp(&depth(b)))
     });
-    pairs
+    Ok(pairs)
 }
 
 /// Records a chosen pair.
@@ -330,9 +298,10 @@ fn settle(
     pair: &Pair,
     rival: Option<&Path>,
     (a, b): (&Loose<'_>, &Loose<'_>),
-    (above_old, above_new): (&[Segment], &[Segment]),
+    objects: Objects<'_, '_>,
     out: &mut Suggestions,
-) {
+) -> Result<(), Ended> {
+    let (above_old, above_new) = objects.above;
     let (old, new) = (joined(above_old, &a.path), joined(above_new, &b.path));
     let mut reasons = pair.reasons.clone();
     let mut confidence = pair.score.min(0.99);
@@ -380,16 +349,22 @@ fn settle(
                 work: None,
             }
         }
-        Link::Items => return items((a.node, &old), (b.node, &new), pair.score, out),
+        Link::Items => return items((a.node, &old), (b.node, &new), pair.score, (objects.meter, out)),
     });
+    Ok(())
 }
 
 /// Compares the items of two lists or maps that belong together. Fields that have the same path in
 /// both items need a rule only if the lists have different paths; one such rule suffices to create
 /// the loop.
-fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &mut Suggestions) {
+fn items(
+    (a, old): (&Node, &Path),
+    (b, new): (&Node, &Path),
+    score: f64,
+    (meter, out): (&Meter, &mut Suggestions),
+) -> Result<(), Ended> {
     let (Some(from), Some(to)) = (inner(a), inner(b)) else {
-        return;
+        return Ok(());
     };
     let each = |node: &Node, path: &Path| -> Vec<Segment> {
         let name = if node.items().is_some() { "i" } else { "key" };
@@ -403,13 +378,15 @@ fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &m
         new: to,
         above: (&above_old, &above_new),
         carried: true,
+        meter,
     };
-    scope(objects, &keys(a, b), out);
+    scope(objects, &keys(a, b), out)?;
     if old != new && out.pairs.len() == before {
         let reasons = vec!["items have fields in common".to_owned()];
         let pair = Suggestion::moved(old.clone(), new.clone(), score.min(0.99), reasons);
         out.pairs.push(pair);
     }
+    Ok(())
 }
 
 /// Names the items and entries below others apart: `lists[i].items[i2]`.

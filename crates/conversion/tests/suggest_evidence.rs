@@ -44,6 +44,29 @@ fn fields_of_one_shape_are_paired_by_elimination() {
     .assert_eq(&sure(&old, &new(&format!(", used: {QUANTITY}"))));
 }
 
+/// Fields that are left in an object are no pair if their names tell them apart.
+#[test]
+fn names_that_exclude_each_other_are_no_pair() {
+    for (old, new) in [
+        ("ingressRules: [{port: integer}]", "egressRules: [{port: integer}]"),
+        ("resourceLimits: {$: string}", "resourceRequests: {$: string}"),
+        ("minReplicas: integer", "maxReplicas: integer"),
+        ("sourceAddress: string", "destinationAddress: string"),
+        ("ingress: {rules: [string]}", "egress: {rules: [string]}"),
+    ] {
+        let version = |field: &str| format!("{{spec: {{{field}, name: string}}}}");
+        assert_eq!(sure(&version(old), &version(new)), "none\n", "{old}");
+    }
+    // The words of both say nothing.
+    expect![[r#"
+        .spec.ingressRules → .spec.ingressPolicies
+    "#]]
+    .assert_eq(&sure(
+        "{spec: {ingressRules: [{port: integer, protocol: string}], name: string}}",
+        "{spec: {ingressPolicies: [{port: integer, protocol: string}], name: string}}",
+    ));
+}
+
 /// Beside each other, `cohort` and `cohortName` have one name, and elsewhere they have not.
 #[test]
 fn a_name_may_say_that_it_is_one() {

@@ -111,7 +111,7 @@ fn texts(paths: &[Path]) -> Vec<String> {
 }
 
 /// Drafts rules for two versions, and checks them as a server would. Suggestions with less
-/// confidence, in percent, are left out.
+/// confidence, in percent, are left out. A meter pays; once it has ended, what is left is no draft.
 pub fn draft(
     min_confidence: u8,
     group: &str,
@@ -119,7 +119,7 @@ pub fn draft(
     meter: &Meter,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Draft {
-    let mut found = suggest(from, to);
+    let mut found = suggest(from, to, meter).unwrap_or_default();
     found.retain_confident(min_confidence);
     let pairs = found.pairs.len();
     let refused = found.try_out(group, (from, to), (Search::default(), meter), &mut |trial| {

@@ -310,7 +310,7 @@ fn draft(api: &Api, name: &str, meter: &Meter, remarks: &mut Vec<String>) -> Opt
     let (mut conversions, mut guesses) = (Vec::new(), Vec::new());
     for other in api.bundle.versions().filter(|version| *version != stored) {
         let new = version(api, other)?;
-        let mut found = suggest(&old, &new);
+        let mut found = suggest(&old, &new, meter).ok()?;
         found.retain_confident(SURE);
         // Other errors show when the author publishes the draft.
         found.try_out(&api.group, (&old, &new), (Search::default(), meter), &mut |_| {});

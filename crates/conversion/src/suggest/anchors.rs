@@ -3,10 +3,12 @@
 
 use super::Loose;
 use super::across::Crossings;
+use super::cost;
 use super::is_object;
 use super::names::{self, NameWords};
 use super::places::unchanged;
 use crate::path::Segment;
+use insula_meter::{Ended, Meter};
 use insula_schema::Node;
 use std::collections::HashSet;
 
@@ -69,7 +71,12 @@ pub(super) enum Context {
 impl Anchors {
     /// Finds them. In whole objects, spec and status have fields of their own, but for those that
     /// went `across`.
-    pub(super) fn find(olds: &[Loose<'_>], news: &[Loose<'_>], across: Option<&Crossings>) -> Anchors {
+    pub(super) fn find(
+        olds: &[Loose<'_>],
+        news: &[Loose<'_>],
+        across: Option<&Crossings>,
+        meter: &Meter,
+    ) -> Result<Anchors, Ended> {
         let objects = |places: &[Loose<'_>]| -> Vec<(usize, HashSet<String>)> {
             let object = places.iter().enumerate().filter(|(_, place)| is_object(place.node));
             object.map(|(at, place)| (at, ends(place.node))).collect()
@@ -83,6 +90,7 @@ impl Anchors {
                 if across.is_some_and(|across| a.first() != b.first() && !goes(across)) {
                     continue;
                 }
+                meter.spend(cost::of_ends(ends_a.len(), ends_b.len()))?;
                 if let Some(score) = alike((&olds[*i], ends_a), (&news[*j], ends_b)) {
                     found.push((score, *i, *j));
                 }
@@ -96,10 +104,12 @@ impl Anchors {
                 let (x, y) = (&olds[*x].path, &news[*y].path);
                 x != a && y != b && x.starts_with(a) == y.starts_with(b) && a.starts_with(x) == b.starts_with(y)
             };
+            meter.spend(pairs.len() as u64)?;
             if pairs.iter().all(fits) {
                 pairs.push((i, j));
             }
         }
+        meter.spend((olds.len() + news.len()) as u64 * pairs.len() as u64)?;
         let above = |places: &[Loose<'_>], of: fn(&(usize, usize)) -> usize| -> Vec<Vec<usize>> {
             let above = |place: &Loose<'_>| {
                 let holds = |at: &usize| {
@@ -113,7 +123,7 @@ impl Anchors {
             places.iter().map(above).collect()
         };
         let (old, new) = (above(olds, |pair| pair.0), above(news, |pair| pair.1));
-        Anchors { pairs, old, new }
+        Ok(Anchors { pairs, old, new })
     }
 
     /// Returns true for two objects that belong together.

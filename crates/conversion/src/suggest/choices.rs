@@ -4,6 +4,8 @@ use super::{Step, names};
 use insula_schema::Node;
 use serde_json::Value as Json;
 
+/// Pairs of words of two enumerations that are compared.
+const PAIRS_MAX: usize = 100_000;
 /// Least similarity of two choices that match.
 const ALIKE_MIN: f64 = 0.6;
 const YES: &[&str] = &[
@@ -24,6 +26,9 @@ pub(super) fn between(from: &Node, to: &Node) -> Option<(Step, Step)> {
         return Some((each(forth)?, each(back)?));
     }
     let (a, b) = (texts(from)?, texts(to)?);
+    if a.len().saturating_mul(b.len()) > PAIRS_MAX {
+        return None;
+    }
     if a.iter().all(|choice| b.contains(choice)) {
         return None;
     }

@@ -45,6 +45,43 @@ const NEGATIONS: &[&str] = &[
 ];
 const ASSERTIONS: &[&str] = &["enable", "enabled", "use", "with", "do"];
 
+/// Pairs of words that tell values apart which are alike in all else: a field with one of them is
+/// not the one with the other.
+const APART: &[(&str, &str)] = &[
+    ("ingress", "egress"),
+    ("inbound", "outbound"),
+    ("input", "output"),
+    ("incoming", "outgoing"),
+    ("limit", "request"),
+    ("request", "response"),
+    ("min", "max"),
+    ("minimum", "maximum"),
+    ("lower", "upper"),
+    ("start", "end"),
+    ("start", "stop"),
+    ("startup", "shutdown"),
+    ("first", "last"),
+    ("before", "after"),
+    ("pre", "post"),
+    ("old", "new"),
+    ("previous", "next"),
+    ("source", "destination"),
+    ("source", "target"),
+    ("read", "write"),
+    ("reader", "writer"),
+    ("create", "delete"),
+    ("up", "down"),
+    ("left", "right"),
+    ("width", "height"),
+    ("local", "remote"),
+    ("client", "server"),
+    ("primary", "secondary"),
+    ("success", "failure"),
+    ("succeeded", "failed"),
+    ("liveness", "readiness"),
+    ("cpu", "memory"),
+];
+
 /// Groups of synonyms.
 const SYNONYMS: &[&[&str]] = &[
     &["comment", "description", "note"],
@@ -79,6 +116,9 @@ const FILLERS: &[&str] = &["a", "an", "and", "equal", "in", "is", "of", "or", "t
 /// Factor for names beside each other of which one says that it is a name: `cohort` and
 /// `cohortName`.
 const CALLED: f64 = 0.95;
+/// Letters of a name or description that are compared: the words of two are compared each with
+/// each.
+const LETTERS_MAX: usize = 1_000;
 /// Factor for equal last names at different paths.
 const ELSEWHERE: f64 = 0.95;
 
@@ -136,6 +176,16 @@ impl NameWords {
         }
     }
 
+    /// Returns true if each has a word that tells it apart from the other.
+    pub(super) fn are_apart(&self, other: &NameWords) -> bool {
+        let own = |words: &NameWords, others: &NameWords, word: &str| {
+            let has = |words: &NameWords| words.path.iter().flatten().any(|one| one == word);
+            has(words) && !has(others)
+        };
+        let either = |x: &str, y: &str| own(self, other, x) && own(other, self, y);
+        APART.iter().any(|(x, y)| either(x, y) || either(y, x))
+    }
+
     /// Returns true if this is its last word.
     pub(super) fn ends_with(&self, word: &str) -> bool {
         let last = self.path.last().and_then(|name| name.last());
@@ -148,6 +198,11 @@ impl NameWords {
             (Some(one), Some(other)) => dice(one, other),
             _ => 0.0,
         }
+    }
+
+    /// Returns the number of words of the description that are compared.
+    pub(super) fn described(&self) -> usize {
+        self.description.len()
     }
 
     pub(super) fn described_like(&self, other: &NameWords) -> f64 {
@@ -195,11 +250,11 @@ pub(super) fn names_alike(a: &str, b: &str) -> f64 {
     dice(&split(a), &split(b))
 }
 
-/// Splits a text into words, in lower case and singular.
+/// Splits the beginning of a text into words, in lower case and singular.
 fn split(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
-    let mut chars = text.chars().peekable();
+    let mut chars = text.chars().take(LETTERS_MAX).peekable();
     let mut before = ' ';
     while let Some(c) = chars.next() {
         if !c.is_alphanumeric() {

@@ -1,10 +1,12 @@
 //! Fields of two versions without a counterpart at their own path.
 
+use super::cost::{self, Size};
 use super::names::NameWords;
 use super::units::{self, Unit};
 use super::{Suggestion, Suggestions, choices, crosses, inner, is_object, items, joined, kinds_match, lists, scope};
 use crate::passthrough::same_shape;
 use crate::path::{Path, Segment};
+use insula_meter::{Ended, Meter};
 use insula_schema::Node;
 
 /// Confidence in fields of one name in an object that was the only item of a list.
@@ -23,6 +25,7 @@ pub(super) struct Loose<'s> {
     pub(super) bare: NameWords,
     /// A list or map of objects, and no other one of its object is without a counterpart.
     pub(super) is_only_list: bool,
+    pub(super) size: Size,
 }
 
 impl Loose<'_> {
@@ -56,6 +59,8 @@ pub(super) struct Objects<'s, 'a> {
     pub(super) above: (&'a [Segment], &'a [Segment]),
     /// Fields with the same path below both need no rule.
     pub(super) carried: bool,
+    /// Account of whoever asks.
+    pub(super) meter: &'a Meter,
 }
 
 impl Objects<'_, '_> {
@@ -96,7 +101,7 @@ pub(super) struct Walk<'s, 'a> {
 impl<'s, 'a> Walk<'s, 'a> {
     /// Collects the fields of two objects. Lists at the same path with different items are compared
     /// at once.
-    pub(super) fn new(objects: Objects<'s, 'a>, out: &mut Suggestions) -> Self {
+    pub(super) fn new(objects: Objects<'s, 'a>, out: &mut Suggestions) -> Result<Self, Ended> {
         let mut walk = Walk {
             objects,
             at: Vec::new(),
@@ -107,10 +112,10 @@ impl<'s, 'a> Walk<'s, 'a> {
         if objects.whole() {
             walk.versioned(out);
         }
-        walk.fields(objects.old, objects.new, out);
+        walk.fields(objects.old, objects.new, out)?;
         lists::mark_only(&mut walk.olds);
         lists::mark_only(&mut walk.news);
-        walk
+        Ok(walk)
     }
 
     /// Pairs fields of the status that one version keeps below the name of another: the conditions
@@ -140,44 +145,47 @@ impl<'s, 'a> Walk<'s, 'a> {
         }
     }
 
-    fn fields(&mut self, old: &'s Node, new: &'s Node, out: &mut Suggestions) {
+    fn fields(&mut self, old: &'s Node, new: &'s Node, out: &mut Suggestions) -> Result<(), Ended> {
         for (name, a) in old.properties() {
             if !self.reserved(name) {
                 self.at.push(Segment::Field(name.to_owned()));
-                self.field(a, new.property(name), out);
+                self.field(a, new.property(name), out)?;
                 self.at.pop();
             }
         }
         for (name, b) in new.properties() {
             if old.property(name).is_none() && !self.reserved(name) {
                 self.at.push(Segment::Field(name.to_owned()));
-                self.everything(b, false, out);
+                self.everything(b, false, out)?;
                 self.at.pop();
             }
         }
+        Ok(())
     }
 
-    fn field(&mut self, a: &'s Node, b: Option<&'s Node>, out: &mut Suggestions) {
+    fn field(&mut self, a: &'s Node, b: Option<&'s Node>, out: &mut Suggestions) -> Result<(), Ended> {
         let Some(b) = b else {
             return self.everything(a, true, out);
         };
+        self.objects.meter.spend(cost::of_shapes(a, b))?;
         if self.moved.0.contains(&self.at) || self.moved.1.contains(&self.at) {
-            self.everything(a, true, out);
-            self.everything(b, false, out);
+            self.everything(a, true, out)?;
+            self.everything(b, false, out)?;
         } else if unchanged(a, b) || self.in_status() && conditions(&self.at, a) && conditions(&self.at, b) {
             self.same(out);
         } else if is_object(a) && is_object(b) {
-            self.fields(a, b, out);
+            self.fields(a, b, out)?;
         } else if inner(a).is_some_and(is_object) && inner(b).is_some_and(is_object) && kinds_match(a, b) {
-            items((a, &self.old()), (b, &self.new_path()), 1.0, out);
+            items((a, &self.old()), (b, &self.new_path()), 1.0, (self.objects.meter, out))?;
         } else if only_item(a, b) || only_item(b, a) {
-            self.single(a, b, out);
+            self.single(a, b, out)?;
         } else if crosses(a, b) && crosses(b, a) && choices::between(a, b).is_none() && !became_fields(a, b) {
             self.same(out);
         } else {
-            self.everything(a, true, out);
-            self.everything(b, false, out);
+            self.everything(a, true, out)?;
+            self.everything(b, false, out)?;
         }
+        Ok(())
     }
 
     fn old(&self) -> Path {
@@ -198,7 +206,7 @@ impl<'s, 'a> Walk<'s, 'a> {
     }
 
     /// Pairs an object with the only item of a list.
-    fn single(&self, a: &'s Node, b: &'s Node, out: &mut Suggestions) {
+    fn single(&self, a: &'s Node, b: &'s Node, out: &mut Suggestions) -> Result<(), Ended> {
         let (mut old, mut new) = (self.old().segments().to_vec(), self.new_path().segments().to_vec());
         let listed = if is_object(b) { &mut old } else { &mut new };
         listed.push(Segment::Index(0));
@@ -207,14 +215,16 @@ impl<'s, 'a> Walk<'s, 'a> {
             new: b.items().unwrap_or(b),
             above: (&old, &new),
             carried: false,
+            meter: self.objects.meter,
         };
         if unchanged(objects.old, objects.new) {
             let reasons = vec!["the only item of a list is the object".to_owned()];
             let [old, new] = [&old, &new].map(|path| Path::from_segments(path.clone()));
             out.pairs.push(Suggestion::moved(old, new, ONLY_ITEM, reasons));
         } else {
-            scope(objects, &[], out);
+            scope(objects, &[], out)?;
         }
+        Ok(())
     }
 
     fn reserved(&self, name: &str) -> bool {
@@ -227,19 +237,21 @@ impl<'s, 'a> Walk<'s, 'a> {
     }
 
     /// Collects a field of one version and, if it is an object, all fields below it.
-    fn everything(&mut self, node: &'s Node, is_old: bool, out: &mut Suggestions) {
+    fn everything(&mut self, node: &'s Node, is_old: bool, out: &mut Suggestions) -> Result<(), Ended> {
         let moved = if is_old { &self.moved.0 } else { &self.moved.1 };
         if moved.contains(&self.at) {
-            return;
+            return Ok(());
         }
         if self.in_status() && conditions(&self.at, node) {
             let (list, path) = match is_old {
                 true => (&mut out.only_old, self.old()),
                 false => (&mut out.only_new, self.new_path()),
             };
-            return list.push(path);
+            list.push(path);
+            return Ok(());
         }
         let loose = Loose::new(&self.at, node);
+        self.objects.meter.spend(loose.size.cost())?;
         if is_old {
             self.olds.push(loose);
         } else {
@@ -247,9 +259,10 @@ impl<'s, 'a> Walk<'s, 'a> {
         }
         for (name, child) in node.properties() {
             self.at.push(Segment::Field(name.to_owned()));
-            self.everything(child, is_old, out);
+            self.everything(child, is_old, out)?;
             self.at.pop();
         }
+        Ok(())
     }
 }
 
@@ -262,10 +275,12 @@ impl<'s> Loose<'s> {
             unit = Some(found);
             *name = rest.to_owned();
         }
+        let words = NameWords::from_path(at, node.description());
         Loose {
             path: at.to_vec(),
             node,
-            words: NameWords::from_path(at, node.description()),
+            size: Size::of(node, words.described()),
+            words,
             unit,
             bare: NameWords::from_path(&bare, node.description()),
             is_only_list: false,

@@ -47,7 +47,7 @@ pub fn guessed(old: &Json, new: &Json, names: [&str; 2]) -> (Suggestions, Vec<St
         schema,
     };
     let versions = (version(names[0], old), version(names[1], new));
-    let mut found = suggest(&versions.0, &versions.1);
+    let mut found = suggest(&versions.0, &versions.1, &Meter::unbounded()).unwrap();
     let how = Search {
         cases: 40,
         ..Search::default()
