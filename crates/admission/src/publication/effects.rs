@@ -76,6 +76,8 @@ pub struct Effect {
     begins: bool,
     /// Path of the list around it that is validated as a whole; empty without one.
     list: String,
+    /// True if each write validates the value, also one that leaves it as it is.
+    is_unforgiven: bool,
 }
 
 impl fmt::Display for Effect {
@@ -103,6 +105,7 @@ impl Effect {
             is_elsewhere: false,
             begins: false,
             list: String::new(),
+            is_unforgiven: false,
         }
     }
 

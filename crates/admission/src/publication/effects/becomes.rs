@@ -1,6 +1,9 @@
 //! Description of what becomes of the values or objects that an effect reaches.
 
-use super::{Effect, names, paths::list_around};
+use super::{
+    Effect, names,
+    paths::{is_of_embedded, list_around},
+};
 use insula_catalog::Api;
 use insula_conversion::SchemaPath;
 use std::borrow::Cow;
@@ -11,6 +14,7 @@ impl Effect {
         let schema = after.bundle.schema(&self.version);
         let list = schema.and_then(|schema| list_around(&self.path, schema.root()));
         self.list = list.unwrap_or_default().to_owned();
+        self.is_unforgiven = schema.is_some_and(|schema| is_of_embedded(&self.path, schema.root()));
         self.is_elsewhere = self.is_elsewhere_in(after);
     }
 
@@ -35,6 +39,7 @@ impl Effect {
             _ => return self.becomes_alone().into(),
         };
         match &*self.list {
+            _ if self.is_unforgiven => format!("{is}; every write of the object is refused {without}").into(),
             "" => self.becomes_alone().into(),
             list => format!("{is}; a write that changes anything in the list {list} is refused {without}").into(),
         }

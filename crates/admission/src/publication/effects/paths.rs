@@ -93,6 +93,29 @@ pub(super) fn list_around<'p>(path: &'p str, root: &Node) -> Option<&'p str> {
     None
 }
 
+/// Returns true for what makes a value an object of Kubernetes (`x-kubernetes-embedded-resource`):
+/// each write validates it, also one that changes nothing there.
+pub(super) fn is_of_embedded(path: &str, root: &Node) -> bool {
+    let (mut node, mut rest) = (root, path);
+    loop {
+        if node.embedded() {
+            let own = [".apiVersion", ".kind", ".metadata"];
+            return rest.is_empty() || own.iter().any(|own| rest.starts_with(own));
+        }
+        let below = first_step(rest).and_then(|(step, after)| {
+            rest = after;
+            match step {
+                Step::Field(name) => node.property(&name),
+                Step::Each => node.items().or_else(|| node.additional()),
+            }
+        });
+        match below {
+            Some(below) => node = below,
+            None => return false,
+        }
+    }
+}
+
 enum Step<'p> {
     Field(Cow<'p, str>),
     /// The items of a list or the values of a map.
