@@ -23,7 +23,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    pub(super) fn of(node: &Node, words: usize) -> Size {
+    pub(super) fn for_field(node: &Node, words: usize) -> Size {
         let fields = |node: &Node| node.properties().count() as u64;
         Size {
             nodes: nodes(node),

@@ -279,7 +279,7 @@ impl<'s> Loose<'s> {
         Loose {
             path: at.to_vec(),
             node,
-            size: Size::of(node, words.described()),
+            size: Size::for_field(node, words.described()),
             words,
             unit,
             bare: NameWords::from_path(&bare, node.description()),

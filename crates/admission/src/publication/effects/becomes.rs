@@ -83,3 +83,40 @@ impl Effect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        Generation,
+        tests::{api, fields, v1},
+    };
+    use insula_api::Object;
+    use insula_meter::Meter;
+    use serde_json::json;
+
+    #[test]
+    fn an_embedded_resource_is_validated_with_each_write() {
+        let template = |embedded: bool| {
+            fields(
+                json!({"template": {"type": "object", "x-kubernetes-embedded-resource": embedded,
+                "x-kubernetes-preserve-unknown-fields": true}}),
+            )
+        };
+        let (before, after) = (api(&[v1(template(false))]), api(&[v1(template(true))]));
+        let spec = json!({"template": {"kind": "Pod"}});
+        let value = json!({"apiVersion": "example.io/v1", "kind": "Pump", "metadata": {"name": "main"}, "spec": spec});
+        let mut effects = Generation::new(&before, &after, &Meter::unbounded());
+        let object = Object::new(&value, None).expect("an object");
+        let found = effects.of_object(&object, &value, &mut None);
+        assert!(!found.is_empty());
+        for mut effect in found.into_iter().map(|at| effects.found[at].clone()) {
+            effect.place_in(&after);
+            let told = effect.becomes();
+            assert!(
+                effect.path.starts_with(".spec.template") && told.contains("every write of the object is refused"),
+                "{}: {told}",
+                effect.id()
+            );
+        }
+    }
+}

@@ -7,7 +7,7 @@ use insula_schema::Structural;
 use serde_json::json;
 
 /// Compiles an API with versions of these schemas of `spec`; the first one is stored.
-fn api(versions: &[Json]) -> Arc<Api> {
+pub(super) fn api(versions: &[Json]) -> Arc<Api> {
     let version = |(index, version): (usize, &Json)| {
         let mut version = version.clone();
         let spec = version["spec"].take();
@@ -33,11 +33,11 @@ fn api(versions: &[Json]) -> Arc<Api> {
     Arc::new(published.compile().expect("the definition is right"))
 }
 
-fn v1(spec: Json) -> Json {
+pub(super) fn v1(spec: Json) -> Json {
     json!({"name": "v1", "spec": spec})
 }
 
-fn fields(fields: Json) -> Json {
+pub(super) fn fields(fields: Json) -> Json {
     json!({"type": "object", "properties": fields})
 }
 
@@ -438,32 +438,6 @@ fn a_transition_rule_reaches_the_values_that_it_compares() {
 }
 
 /// A null that a version shows is a value: it is told when it is gone or another value.
-#[test]
-fn an_embedded_resource_is_validated_with_each_write() {
-    let template = |embedded: bool| {
-        fields(
-            json!({"template": {"type": "object", "x-kubernetes-embedded-resource": embedded,
-            "x-kubernetes-preserve-unknown-fields": true}}),
-        )
-    };
-    let (before, after) = (api(&[v1(template(false))]), api(&[v1(template(true))]));
-    let spec = json!({"template": {"kind": "Pod"}});
-    let value = json!({"apiVersion": "example.io/v1", "kind": "Pump", "metadata": {"name": "main"}, "spec": spec});
-    let mut effects = Generation::new(&before, &after, &Meter::unbounded());
-    let object = Object::new(&value, None).expect("an object");
-    let found = effects.of_object(&object, &value, &mut None);
-    assert!(!found.is_empty());
-    for mut effect in found.into_iter().map(|at| effects.found[at].clone()) {
-        effect.place_in(&after);
-        let told = effect.becomes();
-        assert!(
-            effect.path.starts_with(".spec.template") && told.contains("every write of the object is refused"),
-            "{}: {told}",
-            effect.id()
-        );
-    }
-}
-
 #[test]
 fn a_null_is_a_value() {
     let text = json!({"type": "string", "nullable": true});
