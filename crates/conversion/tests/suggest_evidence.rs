@@ -49,7 +49,7 @@ fn fields_of_one_shape_are_paired_by_elimination() {
 fn names_that_exclude_each_other_are_no_pair() {
     for (old, new) in [
         ("ingressRules: [{port: integer}]", "egressRules: [{port: integer}]"),
-        ("resourceLimits: {$: string}", "resourceRequests: {$: string}"),
+        ("resourceLimits: {'*': string}", "resourceRequests: {'*': string}"),
         ("minReplicas: integer", "maxReplicas: integer"),
         ("sourceAddress: string", "destinationAddress: string"),
         ("ingress: {rules: [string]}", "egress: {rules: [string]}"),

@@ -84,8 +84,10 @@ impl<'a> Views<'a> {
             .iter()
             .filter(|(name, _)| self.bundle.index(name) == Ok(version));
         let after = own.map(|(name, patch)| {
-            let whole = retained::whole(schema, patch, self.view(version).clone());
-            (name.clone(), retained::unknown(schema, &edit.onto(&whole)))
+            let view = self.view(version);
+            let whole = retained::whole(schema, patch, view.clone());
+            let (whole, new) = (edit.onto(&whole), edit.onto(view));
+            (name.clone(), retained::unknown_beside(schema, &whole, Some(&new)))
         });
         after.collect()
     }

@@ -8,17 +8,21 @@
 //! A [`Patch`] of such values has entries `set` at names that the schema lacks, and what leads to
 //! them.
 
-use super::{Patch, Ref, apply, apply_objects, identities, key, waiting};
+use super::{Patch, Ref, apply, apply_objects, identities, waiting};
 use crate::fixed::Fixed;
 use crate::merge::{Side, merge_objects};
 use crate::trace::Trace;
-use insula_schema::{Children, ListType, Node, Structural};
+use insula_schema::{ListType, Node, Structural};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 mod free;
 mod hidden;
+mod unknown;
+
+pub(crate) use unknown::{has_unknown, unknown, unknown_beside};
+use unknown::{sets_unknown, unknown_below};
 
 /// Mark before the name of a version among the stored residuals; no name of a version has it.
 const PREFIX: char = '~';
@@ -67,96 +71,13 @@ fn name_at<'a>(node: Option<&'a Node>, name: &str) -> Name<'a> {
     }
 }
 
+/// Returns true for a node that keeps whatever is in the items of a list.
+fn keeps_items(node: &Node) -> bool {
+    node.items().is_none() && node.preserves_unknown()
+}
+
 fn is_ours(name: &str) -> bool {
     !matches!(name, "apiVersion" | "kind" | "metadata")
-}
-
-/// Returns the values of an object that the schema has no field for; `None` if there are none.
-pub(crate) fn unknown(schema: &Structural, object: &Json) -> Option<Patch> {
-    let fields = object.as_object()?.iter().filter(|(name, _)| is_ours(name));
-    unknown_fields(schema.root(), fields)
-}
-
-fn unknown_fields<'a>(node: &Node, fields: impl Iterator<Item = (&'a String, &'a Json)>) -> Option<Patch> {
-    // Every write asks this of every field: the names of both are in order.
-    let mut children = Children::new(node);
-    let unknown = fields.filter_map(|(name, value)| {
-        if let Some(waiting) = waiting::read(Some(node), name, Some(value)) {
-            return Some(waiting);
-        }
-        let known = match children.child(name) {
-            Some(child) if !node.embedded() => Name::Field(child),
-            _ => name_at(Some(node), name),
-        };
-        let patch = match known {
-            Name::Unknown => Some(Patch::Set {
-                value: value.clone(),
-                guard: None,
-            }),
-            Name::Opaque => None,
-            Name::Field(child) => unknown_below(child, value),
-        };
-        patch.map(|patch| (name.clone(), patch))
-    });
-    let mut all: BTreeMap<String, Patch> = BTreeMap::new();
-    for (name, patch) in unknown {
-        // A list, and what waits for it.
-        let patch = match all.remove(&name) {
-            Some(list) => list.and(patch),
-            None => patch,
-        };
-        all.insert(name, patch);
-    }
-    let unknown = all;
-    (!unknown.is_empty()).then_some(Patch::Fields(unknown))
-}
-
-fn unknown_below(node: &Node, value: &Json) -> Option<Patch> {
-    match value {
-        Json::Object(map) => unknown_fields(node, map.iter()),
-        Json::Array(items) => {
-            let item = node.items()?;
-            let unknown = |(i, value): (usize, &Json)| Some((i, unknown_below(item, value)?));
-            let unknown: Vec<(usize, Patch)> = items.iter().enumerate().filter_map(unknown).collect();
-            let keyed = !unknown.is_empty() && identities(items, Some(node)).is_some();
-            let reference = |i: usize| {
-                let key = key(Some(node), &items[i]).filter(|_| keyed);
-                key.map_or(Ref::Index(i), Ref::Key)
-            };
-            let entries: Vec<(Ref, Patch)> = unknown.into_iter().map(|(i, patch)| (reference(i), patch)).collect();
-            (!entries.is_empty()).then_some(Patch::Within(entries))
-        }
-        _ => None,
-    }
-}
-
-/// Returns true if a residual of a version sets a value that its schema has no field for.
-pub(crate) fn has_unknown(schema: &Structural, patch: &Patch) -> bool {
-    let Patch::Fields(fields) = patch else { return false };
-    let mut fields = fields.iter().filter(|(name, _)| is_ours(name));
-    fields.any(|(name, patch)| is_unknown(Some(schema.root()), name, patch))
-}
-
-fn is_unknown(node: Option<&Node>, name: &str, patch: &Patch) -> bool {
-    match name_at(node, name) {
-        Name::Unknown => !matches!(patch, Patch::Unset { .. }),
-        Name::Opaque => false,
-        Name::Field(child) => sets_unknown(child, patch),
-    }
-}
-
-fn sets_unknown(node: &Node, patch: &Patch) -> bool {
-    let in_item = |patch: &Patch| node.items().is_some_and(|item| sets_unknown(item, patch));
-    match patch {
-        Patch::Set { value, .. } => unknown_below(node, value).is_some(),
-        Patch::Unset { .. } => false,
-        Patch::Fields(fields) => fields.iter().any(|(name, patch)| is_unknown(Some(node), name, patch)),
-        Patch::Within(entries) => entries.iter().any(|(_, patch)| in_item(patch)),
-        Patch::Items { items, .. } => items.iter().any(|item| match item {
-            super::Item::Base(_, patch) => patch.as_ref().is_some_and(in_item),
-            super::Item::New(value) => node.items().is_some_and(|item| unknown_below(item, value).is_some()),
-        }),
-    }
 }
 
 /// Returns an object with its retained values, whether its schema has fields for them or not. What
@@ -183,7 +104,10 @@ pub(crate) fn after(schema: &Structural, retained: &Patch, old: &Json, new: &Jso
     let (old_side, new_side) = (Side::new(old, &none), Side::new(new, &none));
     let onto = whole(schema, retained, old.clone());
     let merged = merge_objects(schema, old_side, new_side, &onto, &Fixed::default());
-    both(unknown(schema, &merged), hidden::hidden(schema, retained, &merged))
+    both(
+        unknown_beside(schema, &merged, Some(new)),
+        hidden::hidden(schema, retained, &merged),
+    )
 }
 
 fn both(one: Option<Patch>, other: Option<Patch>) -> Option<Patch> {
@@ -228,6 +152,7 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
             // What leads to values that still have no field is no value itself.
             (stood || !map.is_empty()).then_some(Json::Object(map))
         }
+        (Patch::Within(_), stands @ Some(Json::Array(_))) if keeps_items(node) => free::show(patch, stands),
         (Patch::Within(entries), Some(Json::Array(mut items))) => {
             let places = super::places(entries.iter().map(|(at, _)| at), Some(node), &items);
             for ((_, patch), i) in entries.iter().zip(places) {
@@ -362,6 +287,9 @@ fn divide_at(parent: &Node, own: &Node, patch: &Patch) -> (Option<Patch>, Option
             let fields = |fields: BTreeMap<String, Patch>| (!fields.is_empty()).then_some(Patch::Fields(fields));
             (fields(ours), fields(rest))
         }
+        Patch::Within(_) if keeps_items(own) && parent.items().is_none() && !keeps_items(parent) => {
+            (free::part_of(Part::Own, patch), free::part_of(Part::Rest, patch))
+        }
         Patch::Within(entries) => {
             let (Some(own), Some(parent)) = (own.items(), parent.items()) else {
                 return (None, Some(patch.clone()));
@@ -426,7 +354,7 @@ fn part_of(part: Part, parent: Option<&Node>, own: &Node, patch: &Patch) -> Opti
                     let parent = parent.filter(|_| !is_own);
                     part_of(part, parent, own, &patch.clone().by_field())
                 }
-                (true, Part::Rest, value) => unknown_below(own, value),
+                (true, Part::Rest, value) => unknown_below(Some(own), value, None),
                 (false, ..) => rest(),
             }
         }
@@ -444,6 +372,7 @@ fn part_of(part: Part, parent: Option<&Node>, own: &Node, patch: &Patch) -> Opti
             let fields: BTreeMap<String, Patch> = fields.collect();
             (!fields.is_empty()).then_some(Patch::Fields(fields))
         }
+        Patch::Within(_) if parent.is_none() && keeps_items(own) => free::part_of(part, patch),
         Patch::Within(entries) => {
             let (Some(own), Some(above)) = (own.items(), parent.map_or(Some(None), |node| node.items().map(Some)))
             else {
@@ -455,7 +384,9 @@ fn part_of(part: Part, parent: Option<&Node>, own: &Node, patch: &Patch) -> Opti
             let entries: Vec<(Ref, Patch)> = entries.collect();
             (!entries.is_empty()).then_some(Patch::Within(entries))
         }
-        Patch::Items { guard: None, .. } if parent.is_none() && own.items().is_some() && !sets_unknown(own, patch) => {
+        Patch::Items { guard: None, .. }
+            if parent.is_none() && own.items().is_some() && !sets_unknown(Some(own), patch) =>
+        {
             (part == Part::Own).then(|| patch.clone())
         }
         Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => rest(),
@@ -492,5 +423,6 @@ pub(crate) fn split(schema: &Structural, retained: Option<&Patch>, object: &Json
     };
     insula_schema::prune(&mut shown, schema);
     let hidden = retained.and_then(|patch| hidden::hidden(schema, patch, &shown));
-    (shown, both(unknown(schema, &all), hidden))
+    let unknown = unknown_beside(schema, &all, retained.map(|_| &shown));
+    (shown, both(unknown, hidden))
 }

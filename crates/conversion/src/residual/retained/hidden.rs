@@ -1,7 +1,7 @@
 //! Retained values that a write through a place where anything is kept leaves where they are.
 
 use super::super::places;
-use super::{Name, Patch, Ref, free, is_ours, name_at};
+use super::{Name, Patch, Ref, free, is_ours, keeps_items, name_at};
 use insula_schema::{Node, Structural};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -35,6 +35,7 @@ fn hidden_fields<'a>(
 fn hidden_below(node: &Node, patch: &Patch, value: &Json) -> Option<Patch> {
     match (patch, value) {
         (Patch::Fields(fields), Json::Object(_)) => hidden_fields(node, fields.iter(), value),
+        (Patch::Within(_), Json::Array(_)) if keeps_items(node) => free::hidden(patch, value),
         (Patch::Within(entries), Json::Array(items)) => {
             let item = node.items()?;
             let places = places(entries.iter().map(|(at, _)| at), Some(node), items);

@@ -1,0 +1,104 @@
+//! Values of a field that gets another type with a release: one write beside them loses nothing, and
+//! all of them are there when the former type returns.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
+use serde_json::{Value as Json, json};
+use support::{bundle_of, object};
+
+/// Types of a field, each with values of it.
+fn types() -> Vec<(&'static str, Vec<Json>)> {
+    let item = || json!({"w": "a", "x": "b"});
+    vec![
+        ("string", vec![json!("s")]),
+        ("integer", vec![json!(3)]),
+        ("{w: string, x: string}", vec![item(), json!({})]),
+        ("{w: string}", vec![json!({"w": "a"})]),
+        ("{y: {w: string}}", vec![json!({"y": {"w": "a"}})]),
+        ("{'*': string}", vec![json!({"w": "a", "z": "b"})]),
+        ("{'*': {w: string}}", vec![json!({"k": {"w": "a"}})]),
+        ("[string]", vec![json!(["a", "b"]), json!([])]),
+        (
+            "[{w: string, x: string}]",
+            vec![json!([item(), {"w": "c"}]), json!([{}])],
+        ),
+        ("[{x: string}]", vec![json!([{"x": "a"}])]),
+        ("[[{w: string}]]", vec![json!([[{"w": "a"}], []])]),
+        ("[[string]]", vec![json!([["a"], ["b"]])]),
+        ("any", vec![item(), json!({"y": [item()]})]),
+        (
+            "anything",
+            vec![
+                item(),
+                json!("s"),
+                json!([item(), "s"]),
+                json!([[item()]]),
+                json!({"y": [[item()]]}),
+            ],
+        ),
+        ("[anything]", vec![json!([item(), [item()], "s"])]),
+    ]
+}
+
+/// One version, or two of which the second has a field more.
+fn bundle(of: &str, several: bool) -> Bundle {
+    let second = match several {
+        true => format!(", v2: {{spec: {{e: string, p: {of}, q: string}}}}"),
+        false => String::new(),
+    };
+    bundle_of(&format!("versions: {{v1: {{spec: {{e: string, p: {of}}}}}{second}}}"))
+}
+
+fn read(bundle: &Bundle, written: &ToStore, version: &str) -> Json {
+    bundle
+        .get(written.stored("v1"), version, &mut unmetered_budget())
+        .unwrap()
+}
+
+/// Writes back what a release shows, with another value in the field beside.
+fn edit(bundle: &Bundle, written: &ToStore, version: &str, beside: &str) -> ToStore {
+    let mut shown = read(bundle, written, version);
+    shown["spec"]["e"] = json!(beside);
+    let written = bundle
+        .put(&shown, version, Some(written.stored("v1")), &mut unmetered_budget())
+        .unwrap();
+    laws::put_get(bundle, &shown, version, &written).unwrap();
+    written
+}
+
+#[test]
+fn a_field_of_another_type_keeps_what_it_held() {
+    check(false, ["v1", "v1"]);
+}
+
+#[test]
+fn it_is_kept_whatever_version_writes() {
+    check(true, ["v2", "v1"]);
+    check(true, ["v1", "v2"]);
+}
+
+fn check(several: bool, versions: [&str; 2]) {
+    let with_bundle = |(of, values)| (of, bundle(of, several), values);
+    let types: Vec<(&str, Bundle, Vec<Json>)> = types().into_iter().map(with_bundle).collect();
+    let mut lost = Vec::new();
+    for (was, before, values) in &types {
+        for value in values {
+            let x = object("v1", &json!({"spec": {"e": "x", "p": value}}));
+            let written = before.put(&x, "v1", None, &mut unmetered_budget()).unwrap();
+            assert_eq!(read(before, &written, "v1"), x);
+            for (is, after, _) in &types {
+                let second = edit(after, &written, versions[0], "y");
+                for (then, last, _) in &types {
+                    let third = edit(last, &second, versions[1], "z");
+                    let back = read(before, &third, "v1");
+                    if back["spec"] != json!({"e": "z", "p": value}) {
+                        lost.push(format!("{was} → {is} → {then}: {value} became {}", back["spec"]["p"]));
+                    }
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
+}
