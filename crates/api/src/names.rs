@@ -116,6 +116,8 @@ pub mod effects {
         API_REMOVED = "api-removed";
         /// An object cannot be read in a served version.
         UNREADABLE = "unreadable";
+        /// A version is gone in which objects are stored: nobody can accept that.
+        VERSION_STORED = "version-stored";
         /// A kind, scope, subresource, selectable field or identity of items is gone or another.
         CLIENT_BROKEN = "client-broken";
         /// A printer column is gone or shows another value.
@@ -127,6 +129,11 @@ pub mod effects {
     /// column hurts nobody's objects.
     pub fn needs_acceptance(kind: &str) -> bool {
         !matches!(kind, VERSION_REMOVED | DEFAULT_ADDED | COLUMN_REMOVED)
+    }
+
+    /// Returns true if somebody's word may accept effects of this kind.
+    pub fn is_acceptable(kind: &str) -> bool {
+        kind != VERSION_STORED
     }
 }
 

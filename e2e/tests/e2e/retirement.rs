@@ -346,6 +346,49 @@ fn the_tool_asks_before_it_removes() {
 }
 
 #[test]
+fn a_version_in_use_since_a_moment_stays() {
+    let server = shared();
+    let used = pumps(&server, "moment", &["v1", "v2"]);
+    let tool = Tool {
+        kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
+        path: used.path.clone(),
+    };
+    used.provider.post(SCHEMAS, &schema("rev2", &["v2"])).expect(201);
+    used.one.get(&pumps_of("v1")).expect(200);
+    let patch = json!({"spec": export("rev2")["spec"]});
+    let refused = used.provider.merge(&format!("{EXPORTS}/pumps"), &patch);
+    assert_refused(refused, &["removes pumps.example.io/v1, which 1 workspace used"]);
+    used.one.get(&pumps_of("v2")).expect(200);
+    let (code, out, error) = tool.publish(&["v1"], &["--yes"]);
+    assert_ne!(code, 0, "{out}{error}");
+    used.one.get(&pumps_of("v2")).expect(200);
+}
+
+/// No word accepts it, and nothing is written.
+#[test]
+fn a_version_in_which_objects_are_stored_stays() {
+    let server = shared();
+    let used = pumps(&server, "stored", &["v1", "v2"]);
+    let tool = Tool {
+        kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
+        path: used.path.clone(),
+    };
+    let pump = json!({"apiVersion": "example.io/v2", "kind": "Pump", "metadata": {"name": "a"}});
+    used.one.post(&pumps_of("v2"), &pump).expect(201);
+    let before = tool.schemas(&[]);
+    for how in ["--check", "--apply"] {
+        let accepted = ["--accept", "unreadable", "--remove", "pumps/v2"];
+        let (code, out, error) = tool.publication(how, &["v1"], &accepted);
+        let told = "refused: version-stored:pumps.example.io/v2: 1 object in 1 workspace";
+        assert!(code == 1 && out.contains(told), "{code}: {out}{error}");
+        let (code, out, error) = tool.publication(how, &["v1"], &["--accept", "version-stored"]);
+        let cannot = "version-stored cannot be accepted: keep the version in spec.versions, not served";
+        assert!(code == 2 && error.contains(cannot), "{code}: {out}{error}");
+    }
+    assert_eq!(tool.schemas(&[]), before);
+}
+
+#[test]
 fn unused_schemas_are_listed_and_deleted() {
     let server = shared();
     let used = pumps(&server, "collect", &["v1"]);

@@ -399,6 +399,10 @@ impl Generation {
         if self.offered.as_ref().is_some_and(could_not) {
             return None;
         }
+        let stored_in = object.version();
+        if !self.after.bundle.versions().any(|known| known == stored_in) {
+            return self.effect_at(names::VERSION_STORED, stored_in, "", "objects are stored in it");
+        }
         let field = error.rule.as_ref().map_or("", |rule| &rule.source);
         self.effect_at(names::UNREADABLE, version, field, &error.to_string())
     }

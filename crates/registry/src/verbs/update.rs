@@ -15,12 +15,13 @@ use crate::{
     ended,
     heavy::{self, WriteTurn},
     homes, unruled,
+    uses::store_uses,
 };
 use futures_util::future::BoxFuture;
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota, storage_limit};
 use insula_api::{Json, Object, Revision};
-use insula_catalog::{Part, Result};
+use insula_catalog::{Part, Result, ids};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::{borrow::Cow, sync::Arc};
 
@@ -51,6 +52,10 @@ pub fn update<'a>(
 ) -> BoxFuture<'a, Result<Written>> {
     Box::pin(async move {
         let target = &*calls::attach_for_write(deps, target);
+        if part == Part::Main && target.served.resource_id() == ids::apiexports() {
+            // A version that goes with this change may be in use since a moment.
+            store_uses(deps).await;
+        }
         let budget = &WriteBudget::new(&target.served.meter);
         calls::run_until_resolved(target, || {
             update_once(deps, target, name, (&change, part), options, budget)

@@ -35,6 +35,11 @@ impl Acceptance {
             let known = names::ALL.join(", ");
             return Err(format!("{kind:?} is no kind of effect: {known}"));
         }
+        if !names::is_acceptable(kind) {
+            return Err(format!(
+                "{kind} cannot be accepted: keep the version in spec.versions, not served"
+            ));
+        }
         Ok(Acceptance { name, most })
     }
 

@@ -78,6 +78,10 @@ impl Effect {
                 "shown as it is until the next write in that version, and as another value afterwards"
             }
             names::COLUMN_REMOVED => "not in the tables of kubectl",
+            names::VERSION_STORED => {
+                "no release without the version is taken, and no word accepts it: keep it in spec.versions, not \
+                 served, until they were written in another storage version"
+            }
             names::UNREADABLE => "what was served before is served on in the workspace",
             _ => "clients may fail",
         }
