@@ -20,7 +20,7 @@ use insula_auth::{Attributes, audit::Record};
 use insula_catalog::{Error, exports::ExportName};
 use insula_edge::{
     guard::{fair_share::ConnectionMeter, limits::Budget},
-    port::Arrival,
+    port::{Arrival, ClientKind},
 };
 use insula_meter::Meter;
 use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace};
@@ -59,6 +59,8 @@ pub struct Parsed {
     pub(crate) upgrade: Option<Upgrade>,
     /// The request's record in the audit log.
     pub(crate) record: Record,
+    /// Kind of the client.
+    pub(crate) client: ClientKind,
     /// Pays for the work of the request.
     pub(crate) work: Meter,
     /// The account whose limits the request counts against: that of the credential, whomever its
@@ -106,6 +108,7 @@ impl Parsed {
             work,
             upgrade,
             record,
+            client,
         } = arrival;
         let upgrade = upgrade.and_then(|upgrade| Upgrade::from_arrival(&parts.headers, upgrade));
         let mut parsed = Parsed {
@@ -124,6 +127,7 @@ impl Parsed {
             work,
             upgrade,
             record,
+            client,
             payer: Arc::default(),
             within_watch: false,
             budget: Budget::default(),
