@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { browser, look, picture, problems, url, visitor } from "./browser.mjs";
 import * as pages from "./pages.mjs";
 import * as visitors from "./visitors.mjs";
-import { Client, apis, gears, tree } from "./seed.mjs";
+import { Client, apis, bolts, gears, tree } from "./seed.mjs";
 
 const { CA: ca, TOKEN: token, TENANT: tenant } = process.env;
 const here = dirname(fileURLToPath(import.meta.url));
@@ -28,6 +28,7 @@ const admin = new Client(url, readFileSync(ca), token);
 await tree(admin, ORGANIZATIONS, TEAMS);
 await apis(admin, join(here, "widgets.json"), BINDINGS);
 await gears(admin);
+await bolts(admin);
 const MARKUP = '<img src=x onerror="document.title=1">';
 const exported = "/clusters/root:provider/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
 async function entitle(title) {
@@ -169,16 +170,30 @@ async function exportsPage(page) {
   await look(page, "exports");
 }
 
+/** Findings of rules, each by what it is. */
+async function findings(page) {
+  const rules = page.getByLabel("Rules");
+  const finding = (label, text) => page.locator(".findings li", { hasText: text }).getByText(label, { exact: true }).first();
+  const accepted = await rules.inputValue();
+  await rules.fill(accepted.replace(".spec.firstName", ".spec.nothing"));
+  await page.getByText("The server would refuse these rules").waitFor();
+  await finding("Mistake", "there is no field .spec.nothing").waitFor();
+  await rules.fill(accepted.replace("destination: .spec.name.first\n", "destination: .spec.name.first\n          transformation: string(int(self))\n"));
+  await finding("Counterexample", "fails for a valid object of v1").waitFor();
+  // A bound that one version alone has is no counterexample: the server accepts the rules.
+  await page.goto(`${url}/console/conversion/root:provider/rev0003.bolts.example.io`);
+  await page.getByText("The server would accept these rules").waitFor();
+  await finding("Not valid in every version", "v2 would refuse").waitFor();
+  assert.equal(await page.getByText("Counterexample", { exact: true }).count(), 0);
+}
+
 async function playground(page) {
   await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
   await page.getByText("The server would accept these rules").waitFor();
   await page.getByRole("cell", { name: "preserved" }).waitFor();
   await page.getByText("cost 0 of 10,000,000 units").waitFor();
   await look(page, "conversion");
-  const rules = page.getByLabel("Rules");
-  await rules.fill((await rules.inputValue()).replace(".spec.firstName", ".spec.nothing"));
-  await page.getByText("The server would refuse these rules").waitFor();
-  await page.getByText("there is no field .spec.nothing").first().waitFor();
+  await findings(page);
 }
 
 /** The effects of a release that removes a field are shown, accepted, and made; and it is taken back. */
