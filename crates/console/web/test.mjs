@@ -161,7 +161,7 @@ test("a tree that may not be watched says so, and its use is read again after a 
     await tree.load();
     tree.follow(["root"]);
     await new Promise((next) => setTimeout(next, 50));
-    assert.deepEqual(tree.live, { state: "read" });
+    assert.deepEqual(tree.live, { state: "read", every: 30 });
     await tree.loadUsage("root");
     await tree.loadUsage("root");
     context.mock.timers.setTime(1_031_000);

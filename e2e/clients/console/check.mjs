@@ -8,6 +8,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { browser, look, picture, problems, url, visitor } from "./browser.mjs";
+import * as fresh from "./fresh.mjs";
 import * as pages from "./pages.mjs";
 import * as visitors from "./visitors.mjs";
 import { Client, apis, bolts, gears, tree } from "./seed.mjs";
@@ -234,7 +235,7 @@ async function dark() {
   for (const [name, path, text] of pages.DARK) {
     await page.goto(`${url}/console${path}`);
     await page.getByText(text).first().waitFor();
-    await page.getByText("Live", { exact: true }).waitFor();
+    await fresh.settled(page);
     await look(page, `${name}-dark`);
   }
 }
@@ -304,6 +305,8 @@ await pages.migrations(page, tools);
 await pages.audit(page, tools);
 await pages.servers(page, tools);
 await pages.difference(page, tools);
+await fresh.polled(page, tools);
+await fresh.details(page, tools);
 const guest = await visitor();
 await signIn(guest, tenant, "root:org-01");
 await pages.catalogue(page, guest, tools);

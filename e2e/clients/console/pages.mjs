@@ -216,7 +216,7 @@ export async function stuck(page, { url, look }) {
   await below.getByText(/naming conflict with CustomResourceDefinition/).waitFor();
   await more.click();
   await page.getByText("Objects of all 41 workspaces below.").waitFor();
-  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText(/^Read every \d+ s$/).waitFor();
   await look(page, "stuck");
   // Rules that keep fields for their own version say so by a condition that is no obstacle.
   await page.goto(`${url}/console/stuck/root:provider`);
@@ -276,7 +276,7 @@ export async function audit(page, { url, admin, look }) {
   await page.goto(`${url}/console/audit/${TEAM}`);
   await page.getByRole("button", { name: "Failed" }).click();
   await page.waitForURL(/\/audit\/root:org-01:team-002\?failed=1$/);
-  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText("Read every 10 s").waitFor();
   const row = page.getByRole("row", { name: new RegExp(`create widgets/default.*${refused.status}`) }).first();
   await row.click();
   await page.getByRole("complementary", { name: /^create widgets/ }).getByText("marked=by-the-test").waitFor();
@@ -299,7 +299,7 @@ export async function servers(page, { url, look }) {
   // Requests in a second are known after two readings.
   await page.getByRole("row", { name: /^Get [\d,]+ \d+ \d+\.\d \d/ }).waitFor();
   await page.getByRole("cell", { name: /answers$/ }).waitFor();
-  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText("Read every 10 s").waitFor();
   await look(page, "servers");
   await page.getByRole("button", { name: "View YAML" }).click();
   await page.getByRole("dialog").getByText(/listen/).first().waitFor();

@@ -5,7 +5,7 @@ import { Amounts } from "./amounts";
 import { call, text } from "./api";
 import { insula, kubectl } from "./command";
 import { age, bytes, count, utc } from "./format";
-import { usePolled } from "./live";
+import { Parts, usePolled } from "./live";
 import { parseMetrics, quantile, sum, value } from "./metrics";
 import type { Sample } from "./metrics";
 import { link } from "./router";
@@ -35,43 +35,39 @@ interface Info {
 }
 
 interface Shown {
-  time: number;
   info: Info;
   health: Health | undefined;
   members: Members | undefined;
-  metrics: Sample[] | undefined;
+  /** Metrics, and the time of their reading. */
+  metrics: { time: number; samples: Sample[] } | undefined;
   /** The first refusal of a part. */
   refused: unknown;
 }
 
 /** Reads what the viewer may see. */
-async function read(signal: AbortSignal): Promise<Shown> {
-  let refused: unknown;
-  const part = <T,>(answer: Promise<T>) =>
-    answer.catch((error: unknown) => {
-      refused ??= error;
-      return undefined;
-    });
+async function read(parts: Parts, signal: AbortSignal): Promise<Shown> {
   const info = await call<Info>("ClusterService/GetInfo", {}, signal);
   const [health, members, metrics] = await Promise.all([
-    part(call<Health>("MaintenanceService/GetHealth", {}, signal)),
-    part(call<Members>("MaintenanceService/ListMembers", {}, signal)),
-    part(text("/metrics", signal).then(parseMetrics)),
+    parts.take(call<Health>("MaintenanceService/GetHealth", {}, signal)),
+    parts.take(call<Members>("MaintenanceService/ListMembers", {}, signal)),
+    parts.take(text("/metrics", signal).then((read) => ({ time: Date.now(), samples: parseMetrics(read) }))),
   ]);
-  return { time: Date.now(), info, health, members, metrics, refused };
+  return { info, health, members, metrics, refused: parts.refused };
 }
 
 export function Servers() {
   const [shown, setShown] = useState<Shown>();
-  const [before, setBefore] = useState<Shown>();
+  const [before, setBefore] = useState<Shown["metrics"]>();
   const [error, setError] = useState<unknown>();
   const live = usePolled("servers", EVERY, async (signal) => {
     try {
-      const now = await read(signal);
+      const parts = new Parts();
+      const now = await read(parts, signal);
       setShown((last) => {
-        setBefore(last);
-        return now;
+        if (now.metrics) setBefore(last?.metrics);
+        return parts.over(last, now);
       });
+      if (parts.failed !== undefined) throw parts.failed;
       setError(undefined);
     } catch (failed) {
       if (!signal.aborted) setError(failed);
@@ -92,8 +88,14 @@ export function Servers() {
       {shown && (
         <div class="board">
           {shown.health && <HealthCard health={shown.health} info={shown.info} />}
-          {shown.metrics && <StoreCard metrics={shown.metrics} info={shown.info} />}
-          {shown.metrics && <TrafficCard metrics={shown.metrics} before={before?.metrics} seconds={(shown.time - (before?.time ?? 0)) / 1000} />}
+          {shown.metrics && <StoreCard metrics={shown.metrics.samples} info={shown.info} />}
+          {shown.metrics && (
+            <TrafficCard
+              metrics={shown.metrics.samples}
+              before={before?.samples}
+              seconds={(shown.metrics.time - (before?.time ?? 0)) / 1000}
+            />
+          )}
           {shown.members && <MembersCard members={shown.members} />}
           {shown.info.storage && <LargestCard storage={shown.info.storage} />}
         </div>

@@ -7,7 +7,6 @@ import { stringify } from "yaml";
 import { Refused, kube, whyNot } from "./api";
 import type { Right } from "./api";
 import { clock } from "./format";
-import { UNWATCHED } from "./live";
 import type { Condition } from "./model";
 
 /** The state of something: colour and shape say the same, and a text beside them as well. */
@@ -132,16 +131,19 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
-/** The connection of a page to its watches. Without the right to watch, a page reads now and then; what the
- * viewer may not read at all is not stale. */
-export type Live = { state: "connecting" | "live" | "read" | "refused" } | { state: "stale"; since: Date };
+/** How fresh a page is. What nothing watches, or the viewer may not watch, is read after some seconds each; what
+ * they may not read at all is not stale. */
+export type Live =
+  | { state: "connecting" | "live" | "refused" }
+  | { state: "read"; every: number }
+  | { state: "stale"; since: Date };
 
 export function LiveBadge({ live }: { live: Live }) {
   return (
     <span class="live" role="status" data-live={live.state}>
       {live.state === "live" && <Badge tone="good">Live</Badge>}
       {live.state === "connecting" && <Badge tone="busy">Connecting</Badge>}
-      {live.state === "read" && <Badge tone="idle">Read every {UNWATCHED / 1000} s</Badge>}
+      {live.state === "read" && <Badge tone="idle">Read every {live.every} s</Badge>}
       {live.state === "stale" && <Badge tone="warn">Stale since {clock(live.since)}</Badge>}
     </span>
   );
