@@ -16,6 +16,7 @@ const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
 const { apply } = await load("src/draft.ts");
 const { objectArgs, quoted } = await load("src/command.ts");
 const { isPath, parse } = await load("src/router.ts");
+const { RATES_MAX, Readings } = await load("src/rates.ts");
 
 /** Runs a test with a server of its own, and a browser's parts that it has not. */
 async function served(fetch, run) {
@@ -246,6 +247,19 @@ test("metrics have labels, sums and quantiles", () => {
   assert.equal(quantile(samples, "t", 0.5, { verb: "Get" }), 0.1);
   assert.equal(quantile(samples, "t", 0.75), 0.55);
   assert.equal(quantile(samples, "u", 0.5), undefined);
+});
+
+test("rates are those between readings, and a counter that fell began anew", () => {
+  const readings = new Readings();
+  const add = (seconds, counts) => readings.add(seconds * 1000, new Map(Object.entries(counts)));
+  add(10, { a: 100 });
+  assert.equal(readings.rate("a"), undefined);
+  add(20, { a: 150, b: 5 });
+  add(25, { a: 10, b: 5 });
+  assert.deepEqual(readings.rates("a"), [5, 2]);
+  assert.deepEqual([readings.rate("a"), readings.rates("b"), readings.rates("c")], [2, [0.5, 0], [0, 0]]);
+  for (let time = 26; time < 126; time += 1) add(time, { a: time });
+  assert.equal(readings.rates("a").length, RATES_MAX);
 });
 
 test("a migration shows how far the objects are", () => {

@@ -259,6 +259,7 @@ async function tenantSees() {
     "/stuck/root:org-02",
     "/apis/root:org-02",
     "/migrations/root:org-02",
+    "/traffic/root:org-02",
     "/usage/root:org-02",
     "/audit/root:org-02",
     "/diff/root:provider/widgets",
@@ -303,6 +304,7 @@ await pages.stuck(page, tools);
 await pages.usage(page, tools);
 await pages.migrations(page, tools);
 await pages.audit(page, tools);
+await pages.traffic(page, tools);
 await pages.servers(page, tools);
 await pages.difference(page, tools);
 await fresh.polled(page, tools);

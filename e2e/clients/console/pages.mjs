@@ -13,6 +13,7 @@ export const DARK = [
   ["stuck", "/stuck/root:org-21:team-001?show=apibindings.v1alpha2.apis.kcp.io+/widgets", "Why it is not ready"],
   ["apis", "/apis/root:org-01:team-041/root:provider/gears", "Bind in root:org-01:team-041"],
   ["migrations", `/migrations/${TEAM}`, "Nothing was migrated"],
+  ["traffic", `/traffic/root:org-01?show=${TEAM}`, "The server that answers"],
   ["usage", `/usage/root:org-01?show=${TEAM}`, "Objects by resource"],
   ["audit", "/audit/root:provider", "requests"],
   ["servers", "/servers", "Flush p99"],
@@ -292,12 +293,50 @@ export async function audit(page, { url, admin, look }) {
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "insula server audit");
 }
 
+/** Requests by workspace, the busiest first, and those of the server by verb. */
+export async function traffic(page, { url, admin, look }) {
+  const busiest = "root:org-01:team-005";
+  await page.goto(`${url}/console/traffic/root:org-01`);
+  await page.getByText("Read every 10 s", { exact: true }).waitFor();
+  let busy = true;
+  const asking = (async () => {
+    while (busy) {
+      await admin.send("GET", `/clusters/${busiest}/api/v1/namespaces/default/configmaps`);
+      await new Promise((next) => setTimeout(next, 20));
+    }
+  })();
+  const grid = page.getByRole("grid", { name: "Traffic" });
+  const first = grid.locator('[aria-rowindex="2"]');
+  await first.getByText("team-005", { exact: true }).waitFor();
+  // Rates are those between readings: the requests before the page are no part of them.
+  await first.getByText(/^[1-9]\d*\.\d$/).waitFor();
+  await first.click({ position: { x: 200, y: 5 } });
+  const details = page.getByRole("complementary", { name: `Traffic of ${busiest}` });
+  await details.getByRole("row", { name: /^list [1-9]\d*\.\d [\d,]+$/ }).waitFor();
+  await details.getByRole("row", { name: /^List [1-9]\d*\.\d [\d,]+ \d+ [\d.]+ m?s [\d.]+ m?s$/ }).waitFor();
+  for (const text of [/^\d+ open, by \d+ connections$/, /refused by limits, \d+\.\d in a second$/, /^[\d,]+ objects, \d+\.\d in a second, \d+ failed$/]) {
+    await details.getByText(text).waitFor();
+  }
+  const rates = details.getByRole("img", { name: /^Requests of root:org-01:team-005: / }).locator("rect");
+  await rates.nth(2).waitFor();
+  await look(page, "traffic");
+  busy = false;
+  await asking;
+  // The address has the choice, and a workspace leads to those below it.
+  await page.reload();
+  await details.waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("team-04");
+  await page.getByText("2 workspaces", { exact: true }).waitFor();
+  await grid.getByRole("link", { name: "team-041" }).click();
+  await page.waitForURL(/\/traffic\/root:org-01:team-041$/);
+  await grid.getByText("root:org-01:team-041 itself").waitFor();
+}
+
 export async function servers(page, { url, look }) {
   await page.goto(`${url}/console/servers`);
   await page.getByText("Ready", { exact: true }).waitFor();
   await page.getByText("Flush p99").waitFor();
-  // Requests in a second are known after two readings.
-  await page.getByRole("row", { name: /^Get [\d,]+ \d+ \d+\.\d \d/ }).waitFor();
   await page.getByRole("cell", { name: /answers$/ }).waitFor();
   await page.getByText("Read every 10 s").waitFor();
   await look(page, "servers");
@@ -400,6 +439,11 @@ export async function migrations(page, { url, admin, look }) {
 
 /** Who may only look sees why they may not change anything. */
 export async function lookingOnly(guest, { url }) {
+  // Of the server's traffic a tenant sees that of their workspaces.
+  await guest.goto(`${url}/console/traffic/root:org-01`);
+  await guest.getByRole("grid", { name: "Traffic" }).getByRole("link", { name: "team-001" }).waitFor();
+  await guest.getByText("are for administrators of the installation").waitFor();
+  assert.equal(await guest.getByText("The server that answers").count(), 0);
   // Three of the workspaces of her organization are open to her.
   await guest.goto(`${url}/console/stuck/root:org-01`);
   const more = guest.getByRole("button", { name: /^Look into \d+ more$/ });

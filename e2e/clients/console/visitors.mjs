@@ -112,6 +112,7 @@ export async function commands(page, { url }) {
     "/diff/root:provider/widgets",
     "/conversion/root:provider",
     `/migrations/${team}`,
+    "/traffic/root:org-01",
     `/usage/${team}`,
     `/audit/${team}`,
     "/servers",

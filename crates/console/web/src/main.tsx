@@ -16,6 +16,7 @@ import { PAGES, go, homeOf, isPath, link, usePlace } from "./router";
 import type { Place } from "./router";
 import { Servers } from "./servers";
 import { Stuck } from "./stuck";
+import { Traffic } from "./traffic";
 import { Problem, isCommand, useWork } from "./ui";
 import { Usage } from "./usage";
 import { Workspaces } from "./workspaces";
@@ -148,6 +149,7 @@ function Page({ place, home }: { place: Place; home: string }) {
       {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
       {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
       {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
+      {place.page === "traffic" && <Traffic key={place.workspace} place={place} home={home} />}
       {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
       {place.page === "audit" && <Audit key={place.workspace + place.query} place={place} home={home} />}
       {place.page === "servers" && <Servers />}

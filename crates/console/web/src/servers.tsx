@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import { Amounts } from "./amounts";
 import { call, text } from "./api";
 import { insula, kubectl } from "./command";
-import { age, bytes, count, utc } from "./format";
+import { age, bytes, count, duration, utc } from "./format";
 import { Parts, usePolled } from "./live";
-import { parseMetrics, quantile, sum, value } from "./metrics";
+import { parseMetrics, quantile, value } from "./metrics";
 import type { Sample } from "./metrics";
 import { link } from "./router";
 import { Badge, Bar, Copy, Problem, Toolbar } from "./ui";
@@ -38,8 +38,7 @@ interface Shown {
   info: Info;
   health: Health | undefined;
   members: Members | undefined;
-  /** Metrics, and the time of their reading. */
-  metrics: { time: number; samples: Sample[] } | undefined;
+  metrics: Sample[] | undefined;
   /** The first refusal of a part. */
   refused: unknown;
 }
@@ -50,23 +49,19 @@ async function read(parts: Parts, signal: AbortSignal): Promise<Shown> {
   const [health, members, metrics] = await Promise.all([
     parts.take(call<Health>("MaintenanceService/GetHealth", {}, signal)),
     parts.take(call<Members>("MaintenanceService/ListMembers", {}, signal)),
-    parts.take(text("/metrics", signal).then((read) => ({ time: Date.now(), samples: parseMetrics(read) }))),
+    parts.take(text("/metrics", signal).then(parseMetrics)),
   ]);
   return { info, health, members, metrics, refused: parts.refused };
 }
 
 export function Servers() {
   const [shown, setShown] = useState<Shown>();
-  const [before, setBefore] = useState<Shown["metrics"]>();
   const [error, setError] = useState<unknown>();
   const live = usePolled("servers", EVERY, async (signal) => {
     try {
       const parts = new Parts();
       const now = await read(parts, signal);
-      setShown((last) => {
-        if (now.metrics) setBefore(last?.metrics);
-        return parts.over(last, now);
-      });
+      setShown((last) => parts.over(last, now));
       if (parts.failed !== undefined) throw parts.failed;
       setError(undefined);
     } catch (failed) {
@@ -88,14 +83,7 @@ export function Servers() {
       {shown && (
         <div class="board">
           {shown.health && <HealthCard health={shown.health} info={shown.info} />}
-          {shown.metrics && <StoreCard metrics={shown.metrics.samples} info={shown.info} />}
-          {shown.metrics && (
-            <TrafficCard
-              metrics={shown.metrics.samples}
-              before={before?.samples}
-              seconds={(shown.metrics.time - (before?.time ?? 0)) / 1000}
-            />
-          )}
+          {shown.metrics && <StoreCard metrics={shown.metrics} info={shown.info} />}
           {shown.members && <MembersCard members={shown.members} />}
           {shown.info.storage && <LargestCard storage={shown.info.storage} />}
         </div>
@@ -141,11 +129,6 @@ function HealthCard({ health, info }: { health: Health; info: Info }) {
   );
 }
 
-function seconds(value: number | undefined): string {
-  if (value === undefined) return "none yet";
-  return value >= 1 ? `${value.toFixed(1)} s` : `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
-}
-
 function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
   const metric = (name: string) => value(metrics, `insula_${name}`);
   const revision = metric("store_revision") ?? 0;
@@ -156,8 +139,8 @@ function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
     ["Readable from", `${count(oldest)}: ${count(revision - oldest)} revisions`],
     ["History", `${count(metric("store_history_changes") ?? 0)} changes, ${bytes(metric("store_history_bytes") ?? 0)}`],
     ["Objects", `${count(info.storage?.objects ?? 0)}, ${bytes(info.storage?.bytes ?? 0)}`],
-    ["Flush p99", seconds(quantile(metrics, "insula_store_fsync_duration_seconds", 0.99))],
-    ["Commit p99", seconds(quantile(metrics, "insula_commit_duration_seconds", 0.99, { outcome: "Committed" }))],
+    ["Flush p99", duration(quantile(metrics, "insula_store_fsync_duration_seconds", 0.99))],
+    ["Commit p99", duration(quantile(metrics, "insula_commit_duration_seconds", 0.99, { outcome: "Committed" }))],
     ["Compactions", count(metric("store_compactions_total") ?? 0)],
   ];
   if (file !== undefined) rows.splice(4, 0, ["File", bytes(file)]);
@@ -176,67 +159,6 @@ function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
           </>
         ))}
       </dl>
-    </section>
-  );
-}
-
-const VERBS = ["Get", "List", "Watch", "Create", "Update", "Patch", "Delete", "DeleteCollection", "Other"];
-
-interface TrafficProps {
-  metrics: Sample[];
-  before: Sample[] | undefined;
-  /** Seconds between the two. */
-  seconds: number;
-}
-
-/** Requests of the server that answers: since its start, and since the last reading. */
-function TrafficCard({ metrics, before, seconds: passed }: TrafficProps) {
-  const rate = (labels: Record<string, string>) =>
-    before && (sum(metrics, "insula_requests_total", labels) - sum(before, "insula_requests_total", labels)) / passed;
-  const rejected = sum(metrics, "insula_rejected_requests_total", {});
-  return (
-    <section class="card">
-      <header>
-        <h2>Traffic</h2>
-        <span class="faint">
-          {count(value(metrics, "insula_watches") ?? 0)} watches, {count(value(metrics, "insula_connections") ?? 0)} connections,{" "}
-          {count(rejected)} throttled or refused by limits
-        </span>
-      </header>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Verb</th>
-            {["Requests", "Errors", "Per second", "p50", "p99"].map((title) => (
-              <th scope="col" class="number" key={title}>
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {VERBS.map((verb) => {
-            const all = sum(metrics, "insula_requests_total", { verb });
-            const wrong = all - sum(metrics, "insula_requests_total", { verb, code: "Success" });
-            const now = rate({ verb });
-            if (all === 0) return null;
-            return (
-              <tr key={verb}>
-                <td>{verb}</td>
-                <td class="number">{count(all)}</td>
-                <td class="number">{count(wrong)}</td>
-                <td class="number">{now === undefined ? "" : now.toFixed(1)}</td>
-                <td class="number">{seconds(quantile(metrics, "insula_request_duration_seconds", 0.5, { verb }))}</td>
-                <td class="number">{seconds(quantile(metrics, "insula_request_duration_seconds", 0.99, { verb }))}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-      <p class="faint">
-        {count(sum(metrics, "insula_conversions_total", {}))} conversions,{" "}
-        {count(sum(metrics, "insula_conversion_failures_total", {}))} failed. Of the server that answers, since its start.
-      </p>
     </section>
   );
 }

@@ -29,7 +29,8 @@ function writes({ metered }: WorkspaceUsage): number {
   return WRITES.reduce((sum, verb) => sum + (metered?.requests[verb] ?? 0), 0);
 }
 
-async function children(parent: string, hours: number, signal: AbortSignal): Promise<WorkspaceUsage[]> {
+/** Reads what the workspaces directly below one use. */
+export async function childrenOf(parent: string, hours: number, signal: AbortSignal): Promise<WorkspaceUsage[]> {
   const items = ({ workspaces }: { workspaces: WorkspaceUsage[] }) => workspaces;
   return pages("QuotaService/ListUsage", { parent, hours }, items, signal);
 }
@@ -57,7 +58,7 @@ export function Usage({ place, home }: { place: Place; home: string }) {
   const [query, setQuery] = useState("");
   const live = usePolled(`${workspace} ${hours}`, EVERY, async (signal) => {
     try {
-      setRows(await children(workspace, hours, signal));
+      setRows(await childrenOf(workspace, hours, signal));
       setError(undefined);
     } catch (failed) {
       if (!signal.aborted) setError(failed);
