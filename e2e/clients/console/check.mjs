@@ -295,6 +295,7 @@ await playground(page);
 const tools = { url, admin, look };
 await visitors.questions(page, tools);
 await visitors.commands(page, tools);
+await visitors.searchEverywhere(page, tools);
 await visitors.names(page, tools);
 await visitors.addresses(page, tools);
 await pages.objects(page, tools);

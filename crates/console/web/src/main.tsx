@@ -8,6 +8,7 @@ import { Apis } from "./apis";
 import { Audit } from "./audit";
 import { Diff } from "./diff";
 import { Exports } from "./exports";
+import { GoTo } from "./goto";
 import { Migrations } from "./migrations";
 import { Objects } from "./objects";
 import { Playground } from "./playground";
@@ -136,6 +137,7 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
           <Page place={place} home={home} />
         )}
       </main>
+      <GoTo place={place} home={home} addressOf={addressOf} />
     </>
   );
 }
