@@ -1,13 +1,14 @@
 // The console in a browser, against a server with a thousand workspaces.
 //
 // Variables beside those of browser.mjs: CA (the server's CA as PEM), TOKEN (an administrator's),
-// TENANT (a token of alice), SERVER_PID (killed at the end, to see what pages say then).
+// TENANT (a token of alice), SERVER_PID (its memory is read, and it is killed at the end, to see what
+// pages say then).
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { browser, look, picture, problems, url, visitor } from "./browser.mjs";
+import { browser, heap, look, picture, problems, url, visitor } from "./browser.mjs";
 import * as fresh from "./fresh.mjs";
 import * as pages from "./pages.mjs";
 import * as visitors from "./visitors.mjs";
@@ -24,6 +25,8 @@ const OPEN_MANY = 20;
 /** Milliseconds. The promises are 1,000 and 100; a machine that tests much else at once gets more. */
 const PAINT_MAX = 3000;
 const SEARCH_MAX = 300;
+/** MiB of the heap of a page with all workspaces of the tree. */
+const HEAP_MAX = 64;
 
 const admin = new Client(url, readFileSync(ca), token);
 await tree(admin, ORGANIZATIONS, TEAMS);
@@ -48,6 +51,19 @@ async function signIn(page, secret, workspace, path = "") {
   await page.getByRole("button", { name: "Sign out" }).waitFor();
 }
 
+/** Checks what a page holds in memory. */
+async function memory(page, what) {
+  const mebibytes = (await heap(page)) / (1 << 20);
+  console.log(`heap of ${what} ${mebibytes.toFixed(1)} MiB`);
+  assert.ok(mebibytes <= HEAP_MAX, `${what}: ${mebibytes} MiB`);
+}
+
+/** Returns the resident memory of the server, in MiB. */
+function resident() {
+  const status = readFileSync(`/proc/${process.env.SERVER_PID}/status`, "utf8");
+  return Math.round(Number(/VmRSS:\s+(\d+) kB/.exec(status)[1]) / 1024);
+}
+
 const row = (page, path) => page.locator(`[role=row][id="ws-${path.replaceAll(":", "_")}"]`);
 
 async function workspaces() {
@@ -67,6 +83,7 @@ async function workspaces() {
   );
   console.log(`first paint ${Math.round(paint)} ms`);
   assert.ok(paint <= PAINT_MAX, `first paint after ${paint} ms`);
+  await memory(page, `the tree of ${all} workspaces`);
 
   // The keyboard alone: search, results, a workspace, its children.
   await page.keyboard.press("/");
@@ -144,6 +161,7 @@ async function workspaces() {
     spec: { type: { name: "universal", path: "root" } },
   });
   await page.locator(`[data-count]`, { hasText: `${(all + 2).toLocaleString("en")} workspaces` }).waitFor();
+  await memory(page, `the tree with ${OPEN_MANY} open workspaces`);
   return page;
 }
 
@@ -320,6 +338,7 @@ await releases(page);
 await dark();
 await tenantSees();
 assert.deepEqual(problems, []);
+console.log(`resident memory of the server ${resident()} MiB`);
 
 // Pages say so when the server is gone.
 await page.goto(`${url}/console/workspaces`);
