@@ -1,5 +1,6 @@
 // Checks what an edit applies, and what pages read of metrics and migrations: parts that take no browser.
 import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 import { build } from "esbuild";
 
@@ -235,6 +236,12 @@ test("paths that a browser makes others of are not asked for", async () => {
     },
   );
   assert.equal(asked.length, 1);
+});
+
+test("what is disabled says why: no page has a control that is disabled otherwise", () => {
+  const pages = readdirSync("src").filter((file) => file.endsWith(".tsx"));
+  const disabling = pages.filter((file) => /\bdisabled=/.test(readFileSync(`src/${file}`, "utf8")));
+  assert.deepEqual(disabling, ["ui.tsx"]);
 });
 
 test("metrics have labels, sums and quantiles", () => {

@@ -73,6 +73,7 @@ export async function objects(page, { url, admin, look }) {
   await editor.waitFor();
   const button = page.getByRole("button", { name: "Apply", exact: true });
   assert.ok(await button.isDisabled());
+  assert.ok(await page.getByTitle("You have changed nothing.").and(page.getByRole("button", { name: "Undo" })).isDisabled());
 
   // The server refuses a field before anything is applied, and the page shows where.
   const before = await textOf(page);

@@ -18,7 +18,7 @@ import type { Place } from "./router";
 import { Servers } from "./servers";
 import { Stuck } from "./stuck";
 import { Traffic } from "./traffic";
-import { Problem, isCommand, useWork } from "./ui";
+import { Button, Problem, isCommand, useWork } from "./ui";
 import { Usage } from "./usage";
 import { Workspaces } from "./workspaces";
 
@@ -187,9 +187,9 @@ function SignIn({ done, refused }: SignInProps) {
         </h1>
         {issuer !== null && (
           <>
-            <button class="primary" type="button" disabled={busy} title={issuer} onClick={() => run(() => beginLogin(workspace()))}>
+            <Button class="primary" busy={busy} title={issuer} onClick={() => run(() => beginLogin(workspace()))}>
               Sign in at {new URL(issuer).host}
-            </button>
+            </Button>
             <p class="faint">or with a token:</p>
           </>
         )}
@@ -197,9 +197,9 @@ function SignIn({ done, refused }: SignInProps) {
         <input id="token" name="token" type="password" autocomplete="off" required autofocus />
         <label for="workspace">Workspace</label>
         <input id="workspace" name="workspace" placeholder="root" autocomplete="off" spellcheck={false} />
-        <button {...(issuer === null && { class: "primary" })} type="submit" disabled={busy}>
+        <Button {...(issuer === null && { class: "primary" })} type="submit" busy={busy}>
           Sign in
-        </button>
+        </Button>
         {error !== undefined && <Problem error={error} />}
         <p class="faint">
           You have the rights of the token, and no others. The server keeps it sealed in a cookie for twelve hours.

@@ -107,6 +107,23 @@ export function Copy({ text, children }: { text: string; children: ComponentChil
   );
 }
 
+/** The reason of a button that needs what is not read yet. */
+export const NOT_READ = "Nothing is read yet.";
+
+interface ButtonProps extends Omit<JSX.IntrinsicElements["button"], "disabled" | "title"> {
+  /** The reason why it cannot be pressed. */
+  why?: string | undefined;
+  /** True while what it began is not at its end. */
+  busy?: boolean;
+  title?: string;
+}
+
+/** A button that may be disabled, and says why then. */
+export function Button({ why, busy = false, title = "", ...rest }: ButtonProps) {
+  const reason = why ?? (busy ? "This is being done." : undefined);
+  return <button type="button" {...rest} disabled={reason !== undefined} title={reason ?? title} />;
+}
+
 /** A refusal with the id by which an administrator finds it in the audit log. */
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
   const text = error instanceof Error ? error.message : String(error);

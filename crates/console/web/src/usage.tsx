@@ -13,7 +13,7 @@ import { requests } from "./model";
 import type { Metered, ResourceUsage, WorkspaceUsage } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Bars, Problem, fits, save } from "./ui";
+import { Bars, Button, NOT_READ, Problem, fits, save } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 30;
@@ -94,9 +94,9 @@ export function Usage({ place, home }: { place: Place; home: string }) {
           </option>
         ))}
       </select>
-      <button type="button" disabled={!rows} onClick={() => save("usage.csv", csvOf(shown), "text/csv")}>
+      <Button why={rows ? undefined : NOT_READ} onClick={() => save("usage.csv", csvOf(shown), "text/csv")}>
         Save CSV
-      </button>
+      </Button>
     </>
   );
   return (
