@@ -5,7 +5,7 @@
 //! `Parsed::set_route`.
 
 use crate::{
-    path::{BadPath, Rest, Route, Virtual, parse},
+    path::{BadPath, Rest, Route, Virtual, is_ambiguous, parse},
     query::Query,
     websocket::Upgrade,
 };
@@ -154,6 +154,22 @@ impl Parsed {
             Route::Server(path) | Route::Service(path) => Rest::Other(path.clone()),
             Route::NoCluster => Rest::Other(self.uri.path().to_owned()),
             Route::Cluster { rest, .. } | Route::Virtual { rest, .. } => rest.clone(),
+        }
+    }
+
+    /// Refuses a request that another server is to answer, for an object whose name that server may
+    /// read as a longer path than the one that was authorized.
+    ///
+    /// # Errors
+    /// 400 for such a name.
+    pub(crate) fn check_forwarded(&self) -> Result<(), Refusal> {
+        let name = self.resource_path().and_then(|path| path.name.as_deref());
+        match name.filter(|name| is_ambiguous(name)) {
+            Some(name) => {
+                let why = format!("the name {name:?} is not passed on to another server: it may be a path there");
+                Err(Refusal::from(Error::BadRequest(why)))
+            }
+            None => Ok(()),
         }
     }
 
