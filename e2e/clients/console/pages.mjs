@@ -315,7 +315,7 @@ export async function traffic(page, { url, admin, look }) {
   const details = page.getByRole("complementary", { name: `Traffic of ${busiest}` });
   await details.getByRole("row", { name: /^list [1-9]\d*\.\d [\d,]+$/ }).waitFor();
   await details.getByRole("row", { name: /^List [1-9]\d*\.\d [\d,]+ \d+ [\d.]+ m?s [\d.]+ m?s$/ }).waitFor();
-  for (const text of [/^\d+ open, by \d+ connections$/, /refused by limits, \d+\.\d in a second$/, /^[\d,]+ objects, \d+\.\d in a second, \d+ failed$/]) {
+  for (const text of [/^\d+ open, by \d+ connections$/, /refused by limits, \d+\.\d in a second$/, /^[\d,]+ objects, \d+ failed, \d+\.\d in a second$/]) {
     await details.getByText(text).waitFor();
   }
   const rates = details.getByRole("img", { name: /^Requests of root:org-01:team-005: / }).locator("rect");

@@ -261,18 +261,20 @@ function One({ row: { path, metered }, all, verbs }: OneProps) {
 function Server({ metrics, readings }: { metrics: Sample[]; readings: Readings }) {
   const rates = readings.rates("requests");
   const now = (name: string) => readings.rate(name)?.toFixed(1) ?? "";
+  // Before the second reading there is no rate to tell.
+  const inSecond = (name: string) => (now(name) ? `, ${now(name)} in a second` : "");
   const of = (name: string) => count(sum(metrics, name, {}));
   const number = (name: string) => count(value(metrics, name) ?? 0);
   const rows = VERBS.map((verb) => ({ verb, all: sum(metrics, REQUESTS, { verb }) })).filter(({ all }) => all > 0);
   rows.sort((a, b) => (readings.rate(b.verb) ?? 0) - (readings.rate(a.verb) ?? 0) || b.all - a.all);
   const time = (verb: string, share: number) => duration(quantile(metrics, "insula_request_duration_seconds", share, { verb }));
   const facts = [
-    ["Requests", `${now("requests") || "no rate yet,"} in a second, of them errors ${now("errors") || "unknown"}`],
+    ["Requests", now("requests") ? `${now("requests")} in a second, ${now("errors")} of them errors` : "A rate comes with the next reading."],
     ["Watches", `${number("insula_watches")} open, by ${number("insula_connections")} connections`],
-    ["Throttled", `${of("insula_rejected_requests_total")} refused by limits, ${now("throttled") || "0.0"} in a second`],
+    ["Throttled", `${of("insula_rejected_requests_total")} refused by limits${inSecond("throttled")}`],
     [
       "Conversions",
-      `${of("insula_conversions_total")} objects, ${now("conversions") || "0.0"} in a second, ${of("insula_conversion_failures_total")} failed`,
+      `${of("insula_conversions_total")} objects, ${of("insula_conversion_failures_total")} failed${inSecond("conversions")}`,
     ],
   ] as const;
   return (
