@@ -1,6 +1,6 @@
 // The way to any page and any workspace, from pages that have no search of their own.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { PAGES, go, isPath, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
@@ -26,7 +26,8 @@ interface GoToProps {
 export function GoTo(props: GoToProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [open, setOpen] = useState(false);
-  useEffect(() => {
+  // Before the first paint: whoever sees the page may press the key.
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (event.key !== "/" || !isCommand(event)) return;
       if (document.querySelector("#main input[type=search], dialog[open]")) return;

@@ -378,7 +378,8 @@ function toList(event: JSX.TargetedKeyboardEvent<HTMLInputElement>): void {
 /** The search field of a page, which `/` leads to. */
 export function Search({ what, query, change, press }: SearchProps) {
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => {
+  // Before the first paint: whoever sees the field may press the key.
+  useLayoutEffect(() => {
     const focus = (event: KeyboardEvent) => {
       if (event.key !== "/" || !isCommand(event)) return;
       event.preventDefault();
