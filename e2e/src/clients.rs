@@ -353,6 +353,7 @@ fn in_browser(script: &str, url: &str, shots: &Path) -> Result<Command, String> 
         "browser.mjs",
         "check.mjs",
         "docs.mjs",
+        "fresh.mjs",
         "login.mjs",
         "pages.mjs",
         "seed.mjs",

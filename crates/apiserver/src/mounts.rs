@@ -58,6 +58,7 @@ const RESPONSE_HEADERS: [HeaderName; 8] = [
 /// Forwards a request and its answer.
 pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, parsed: Parsed, mounted: Mounted) -> Answer {
     let Mounted { sender, url, path } = mounted;
+    parsed.check_forwarded()?;
     // An answer may go on for long: it counts as a watch.
     let permit = limits.watch(parsed.watch_payer(), None, None).map_err(Refusal::from)?;
     let below = parsed.uri.path().splitn(4, '/').nth(3).unwrap_or_default();

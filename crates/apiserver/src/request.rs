@@ -5,7 +5,7 @@
 //! `Parsed::set_route`.
 
 use crate::{
-    path::{BadPath, Rest, Route, Virtual, parse},
+    path::{BadPath, Rest, Route, Virtual, is_ambiguous, parse},
     query::Query,
     websocket::Upgrade,
 };
@@ -20,7 +20,7 @@ use insula_auth::{Attributes, audit::Record};
 use insula_catalog::{Error, exports::ExportName};
 use insula_edge::{
     guard::{fair_share::ConnectionMeter, limits::Budget},
-    port::Arrival,
+    port::{Arrival, ClientKind},
 };
 use insula_meter::Meter;
 use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace};
@@ -59,6 +59,8 @@ pub struct Parsed {
     pub(crate) upgrade: Option<Upgrade>,
     /// The request's record in the audit log.
     pub(crate) record: Record,
+    /// Kind of the client.
+    pub(crate) client: ClientKind,
     /// Pays for the work of the request.
     pub(crate) work: Meter,
     /// The account whose limits the request counts against: that of the credential, whomever its
@@ -106,6 +108,7 @@ impl Parsed {
             work,
             upgrade,
             record,
+            client,
         } = arrival;
         let upgrade = upgrade.and_then(|upgrade| Upgrade::from_arrival(&parts.headers, upgrade));
         let mut parsed = Parsed {
@@ -124,6 +127,7 @@ impl Parsed {
             work,
             upgrade,
             record,
+            client,
             payer: Arc::default(),
             within_watch: false,
             budget: Budget::default(),
@@ -150,6 +154,22 @@ impl Parsed {
             Route::Server(path) | Route::Service(path) => Rest::Other(path.clone()),
             Route::NoCluster => Rest::Other(self.uri.path().to_owned()),
             Route::Cluster { rest, .. } | Route::Virtual { rest, .. } => rest.clone(),
+        }
+    }
+
+    /// Refuses a request that another server is to answer, for an object whose name that server may
+    /// read as a longer path than the one that was authorized.
+    ///
+    /// # Errors
+    /// 400 for such a name.
+    pub(crate) fn check_forwarded(&self) -> Result<(), Refusal> {
+        let name = self.resource_path().and_then(|path| path.name.as_deref());
+        match name.filter(|name| is_ambiguous(name)) {
+            Some(name) => {
+                let why = format!("the name {name:?} is not passed on to another server: it may be a path there");
+                Err(Refusal::from(Error::BadRequest(why)))
+            }
+            None => Ok(()),
         }
     }
 

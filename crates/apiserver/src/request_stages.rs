@@ -94,9 +94,14 @@ impl Parsed {
             }
             None => (caller, None),
         };
+        let client = self.client;
         Ok(Authenticated {
             parsed: self,
-            sender: Sender { user, impersonator },
+            sender: Sender {
+                user,
+                impersonator,
+                client,
+            },
             seen: lookup.seen(),
         })
     }

@@ -61,6 +61,10 @@ pub fn name_problems(name: &str, rule: NameRule) -> Vec<String> {
                     problems.push(format!("may not contain '{part}'"));
                 }
             }
+            // Kubernetes takes it; here no path has one.
+            if name.contains('\0') {
+                problems.push("may not contain NUL".to_owned());
+            }
         }
     }
     problems
@@ -236,6 +240,8 @@ mod tests {
             ("system:x", NameRule::PathSegment, true),
             ("a/b", NameRule::PathSegment, false),
             ("..", NameRule::PathSegment, false),
+            ("..;a\\b", NameRule::PathSegment, true),
+            ("a\0", NameRule::PathSegment, false),
         ] {
             assert_eq!(name_problems(name, rule).is_empty(), fine, "{name} {rule:?}");
         }

@@ -9,7 +9,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 use insula_api::{Clock, ClusterPath, Timestamp};
-use insula_edge::port::Arrival;
+use insula_edge::port::{Arrival, ClientKind};
 use serde_json::json;
 
 use crate::{
@@ -209,6 +209,7 @@ impl Console {
         let path = &uri.path()[API.len()..];
         let path = if path.is_empty() { "/" } else { path };
         *request.uri_mut() = with_path(uri, &format!("{path}{query}")).ok_or(Refusal::NotFound)?;
+        arrival.client = ClientKind::Console;
         Ok(())
     }
 

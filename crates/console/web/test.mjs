@@ -1,5 +1,6 @@
 // Checks what an edit applies, and what pages read of metrics and migrations: parts that take no browser.
 import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 import { build } from "esbuild";
 
@@ -16,6 +17,7 @@ const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
 const { apply } = await load("src/draft.ts");
 const { objectArgs, quoted } = await load("src/command.ts");
 const { isPath, parse } = await load("src/router.ts");
+const { RATES_MAX, Readings } = await load("src/rates.ts");
 
 /** Runs a test with a server of its own, and a browser's parts that it has not. */
 async function served(fetch, run) {
@@ -161,7 +163,7 @@ test("a tree that may not be watched says so, and its use is read again after a 
     await tree.load();
     tree.follow(["root"]);
     await new Promise((next) => setTimeout(next, 50));
-    assert.deepEqual(tree.live, { state: "read" });
+    assert.deepEqual(tree.live, { state: "read", every: 30 });
     await tree.loadUsage("root");
     await tree.loadUsage("root");
     context.mock.timers.setTime(1_031_000);
@@ -236,6 +238,12 @@ test("paths that a browser makes others of are not asked for", async () => {
   assert.equal(asked.length, 1);
 });
 
+test("what is disabled says why: no page has a control that is disabled otherwise", () => {
+  const pages = readdirSync("src").filter((file) => file.endsWith(".tsx"));
+  const disabling = pages.filter((file) => /\bdisabled=/.test(readFileSync(`src/${file}`, "utf8")));
+  assert.deepEqual(disabling, ["ui.tsx"]);
+});
+
 test("metrics have labels, sums and quantiles", () => {
   const bucket = (bound, times) => `t_bucket{le="${bound}",verb="Get"} ${times}`;
   const samples = parseMetrics(
@@ -246,6 +254,19 @@ test("metrics have labels, sums and quantiles", () => {
   assert.equal(quantile(samples, "t", 0.5, { verb: "Get" }), 0.1);
   assert.equal(quantile(samples, "t", 0.75), 0.55);
   assert.equal(quantile(samples, "u", 0.5), undefined);
+});
+
+test("rates are those between readings, and a counter that fell began anew", () => {
+  const readings = new Readings();
+  const add = (seconds, counts) => readings.add(seconds * 1000, new Map(Object.entries(counts)));
+  add(10, { a: 100 });
+  assert.equal(readings.rate("a"), undefined);
+  add(20, { a: 150, b: 5 });
+  add(25, { a: 10, b: 5 });
+  assert.deepEqual(readings.rates("a"), [5, 2]);
+  assert.deepEqual([readings.rate("a"), readings.rates("b"), readings.rates("c")], [2, [0.5, 0], [0, 0]]);
+  for (let time = 26; time < 126; time += 1) add(time, { a: time });
+  assert.equal(readings.rates("a").length, RATES_MAX);
 });
 
 test("a migration shows how far the objects are", () => {

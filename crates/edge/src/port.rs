@@ -38,7 +38,7 @@ mod socket;
 pub mod tls;
 
 pub use answered::{Answered, DryRun, RequestKind, RequestScope, RequestedResource, ResourceClass};
-pub use arrival::{Afterwards, Arrival, Upgrade};
+pub use arrival::{Afterwards, Arrival, ClientKind, Upgrade};
 pub use body::{ObservedBody, Observer};
 pub use connection_limits::ConnectionLimits;
 pub use content_type::{is_call, is_protobuf};

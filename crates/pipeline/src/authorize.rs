@@ -1,9 +1,10 @@
 //! The second stage of a [`crate::Call`]: the right to it.
 
-use crate::{Refusal, impersonation, locate::Located, scope::Scope};
+use crate::{Refusal, call::Sender, impersonation, locate::Located, scope::Scope};
 use insula_access::delegate::{self, Delegate};
 use insula_auth::{Attributes, ClusterFacts, Forbidden, Permit, UserInfo, audit::Record, forbidden_message, permit};
 use insula_catalog::Error;
+use insula_edge::port::ClientKind;
 use std::sync::Arc;
 
 /// A request that may be served: the only one that leads to objects. Only [`Located::authorize`]
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub struct Authorized {
     user: Arc<UserInfo>,
     writer: Arc<UserInfo>,
+    client: ClientKind,
     scope: Scope,
     attributes: Arc<Attributes>,
     permit: Permit,
@@ -26,6 +28,11 @@ impl Authorized {
     /// workspace that let them in.
     pub fn writer(&self) -> &Arc<UserInfo> {
         &self.writer
+    }
+
+    /// Kind of the client that sent the request.
+    pub(crate) fn client(&self) -> ClientKind {
+        self.client
     }
 
     /// The state and the cluster.
@@ -56,7 +63,11 @@ impl Located {
             scope,
             attributes,
         } = self;
-        let (user, impersonator) = (sender.user, sender.impersonator);
+        let Sender {
+            user,
+            impersonator,
+            client,
+        } = sender;
         let (required, mut facts) = required_right(&scope, &attributes)?;
         add_decision(
             delegate.filter(|_| impersonator.is_none()),
@@ -95,6 +106,7 @@ impl Located {
         Ok(Authorized {
             user,
             writer,
+            client,
             scope,
             attributes: Arc::new(attributes),
             permit,

@@ -4,6 +4,7 @@ use crate::scope::ScopePath;
 use insula_api::{Revision, Verb};
 use insula_auth::{Attributes, UserInfo};
 use insula_catalog::Error;
+use insula_edge::port::ClientKind;
 use insula_meter::Meter;
 use insula_registry::verbs::Token;
 
@@ -14,6 +15,8 @@ pub struct Sender {
     pub user: UserInfo,
     /// The owner of the credential, where they act as another user.
     pub impersonator: Option<UserInfo>,
+    /// Kind of the sender's client.
+    pub client: ClientKind,
 }
 
 /// A request of a sender who is known.

@@ -14,6 +14,7 @@ use insula_access::{
 use insula_api::{ClusterName, LabelSelector, Verb};
 use insula_auth::Permit;
 use insula_catalog::{Error, Named, Origin, ScopeKind, Served, exports};
+use insula_edge::port::ClientKind;
 use insula_meter::Meter;
 use insula_registry::Deps;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 pub struct Resolved<'a> {
     resource: ResolvedResource,
     version: Arc<str>,
+    client: ClientKind,
     permit: &'a Permit,
     meter: &'a Meter,
 }
@@ -46,6 +48,7 @@ impl Authorized {
         Ok(Resolved {
             resource,
             version,
+            client: self.client(),
             permit: self.permit(),
             meter: &self.scope().meter,
         })
@@ -67,6 +70,7 @@ impl Resolved<'_> {
         let Resolved {
             resource,
             version,
+            client,
             permit,
             meter,
         } = self;
@@ -79,8 +83,9 @@ impl Resolved<'_> {
         if served.api.scope == ScopeKind::Namespaced && namespace.is_none() && !lists {
             return Err(unknown(path));
         }
-        // A provider sees its tenants through a view scope: what it uses is no use of theirs.
-        if matches!(view_scope, ViewScope::Within) {
+        // A provider sees its tenants through a view scope: what it uses is no use of theirs. A
+        // page of the console shows any version: who looks at a workspace does not depend on it.
+        if matches!(view_scope, ViewScope::Within) && client == ClientKind::Program {
             let (uses, clock) = (&registry.uses, &registry.clock);
             uses.note(&served, &cluster, &version, clock.now());
         }

@@ -77,7 +77,7 @@ fn unknown(call: &Call) -> Refusal {
 /// The refusal that [`crate::Located::authorize`] gives for a workspace in which
 /// the sender has no rights.
 fn closed(call: &Call, sender: &Sender) -> Refusal {
-    let Sender { user, impersonator } = sender;
+    let Sender { user, impersonator, .. } = sender;
     // No facts: nothing is allowed.
     let facts = ClusterFacts::default();
     if let Some(caller) = impersonator

@@ -58,6 +58,17 @@ export async function look(page, name) {
   await picture(page, name);
 }
 
+/** Returns the bytes of a page's heap, after a collection of its garbage. */
+export async function heap(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("HeapProfiler.enable");
+  await session.send("HeapProfiler.collectGarbage");
+  await session.send("Performance.enable");
+  const { metrics } = await session.send("Performance.getMetrics");
+  await session.detach();
+  return metrics.find(({ name }) => name === "JSHeapUsedSize").value;
+}
+
 /** Bytes of a picture that the documents take: they are packed into the program. */
 const BYTES_MAX = 60_000;
 

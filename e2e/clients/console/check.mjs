@@ -1,16 +1,18 @@
 // The console in a browser, against a server with a thousand workspaces.
 //
 // Variables beside those of browser.mjs: CA (the server's CA as PEM), TOKEN (an administrator's),
-// TENANT (a token of alice), SERVER_PID (killed at the end, to see what pages say then).
+// TENANT (a token of alice), SERVER_PID (its memory is read, and it is killed at the end, to see what
+// pages say then).
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { browser, look, picture, problems, url, visitor } from "./browser.mjs";
+import { browser, heap, look, picture, problems, url, visitor } from "./browser.mjs";
+import * as fresh from "./fresh.mjs";
 import * as pages from "./pages.mjs";
 import * as visitors from "./visitors.mjs";
-import { Client, apis, gears, tree } from "./seed.mjs";
+import { Client, apis, bolts, gears, tree } from "./seed.mjs";
 
 const { CA: ca, TOKEN: token, TENANT: tenant } = process.env;
 const here = dirname(fileURLToPath(import.meta.url));
@@ -23,11 +25,14 @@ const OPEN_MANY = 20;
 /** Milliseconds. The promises are 1,000 and 100; a machine that tests much else at once gets more. */
 const PAINT_MAX = 3000;
 const SEARCH_MAX = 300;
+/** MiB of the heap of a page with all workspaces of the tree. */
+const HEAP_MAX = 64;
 
 const admin = new Client(url, readFileSync(ca), token);
 await tree(admin, ORGANIZATIONS, TEAMS);
 await apis(admin, join(here, "widgets.json"), BINDINGS);
 await gears(admin);
+await bolts(admin);
 const MARKUP = '<img src=x onerror="document.title=1">';
 const exported = "/clusters/root:provider/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
 async function entitle(title) {
@@ -44,6 +49,19 @@ async function signIn(page, secret, workspace, path = "") {
   await page.getByLabel("Workspace").fill(workspace);
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Sign out" }).waitFor();
+}
+
+/** Checks what a page holds in memory. */
+async function memory(page, what) {
+  const mebibytes = (await heap(page)) / (1 << 20);
+  console.log(`heap of ${what} ${mebibytes.toFixed(1)} MiB`);
+  assert.ok(mebibytes <= HEAP_MAX, `${what}: ${mebibytes} MiB`);
+}
+
+/** Returns the resident memory of the server, in MiB. */
+function resident() {
+  const status = readFileSync(`/proc/${process.env.SERVER_PID}/status`, "utf8");
+  return Math.round(Number(/VmRSS:\s+(\d+) kB/.exec(status)[1]) / 1024);
 }
 
 const row = (page, path) => page.locator(`[role=row][id="ws-${path.replaceAll(":", "_")}"]`);
@@ -65,6 +83,7 @@ async function workspaces() {
   );
   console.log(`first paint ${Math.round(paint)} ms`);
   assert.ok(paint <= PAINT_MAX, `first paint after ${paint} ms`);
+  await memory(page, `the tree of ${all} workspaces`);
 
   // The keyboard alone: search, results, a workspace, its children.
   await page.keyboard.press("/");
@@ -142,6 +161,7 @@ async function workspaces() {
     spec: { type: { name: "universal", path: "root" } },
   });
   await page.locator(`[data-count]`, { hasText: `${(all + 2).toLocaleString("en")} workspaces` }).waitFor();
+  await memory(page, `the tree with ${OPEN_MANY} open workspaces`);
   return page;
 }
 
@@ -169,16 +189,30 @@ async function exportsPage(page) {
   await look(page, "exports");
 }
 
+/** Findings of rules, each by what it is. */
+async function findings(page) {
+  const rules = page.getByLabel("Rules");
+  const finding = (label, text) => page.locator(".findings li", { hasText: text }).getByText(label, { exact: true }).first();
+  const accepted = await rules.inputValue();
+  await rules.fill(accepted.replace(".spec.firstName", ".spec.nothing"));
+  await page.getByText("The server would refuse these rules").waitFor();
+  await finding("Mistake", "there is no field .spec.nothing").waitFor();
+  await rules.fill(accepted.replace("destination: .spec.name.first\n", "destination: .spec.name.first\n          transformation: string(int(self))\n"));
+  await finding("Counterexample", "fails for a valid object of v1").waitFor();
+  // A bound that one version alone has is no counterexample: the server accepts the rules.
+  await page.goto(`${url}/console/conversion/root:provider/rev0003.bolts.example.io`);
+  await page.getByText("The server would accept these rules").waitFor();
+  await finding("Not valid in every version", "v2 would refuse").waitFor();
+  assert.equal(await page.getByText("Counterexample", { exact: true }).count(), 0);
+}
+
 async function playground(page) {
   await page.goto(`${url}/console/conversion/root:provider/rev0002.widgets.example.io`);
   await page.getByText("The server would accept these rules").waitFor();
   await page.getByRole("cell", { name: "preserved" }).waitFor();
   await page.getByText("cost 0 of 10,000,000 units").waitFor();
   await look(page, "conversion");
-  const rules = page.getByLabel("Rules");
-  await rules.fill((await rules.inputValue()).replace(".spec.firstName", ".spec.nothing"));
-  await page.getByText("The server would refuse these rules").waitFor();
-  await page.getByText("there is no field .spec.nothing").first().waitFor();
+  await findings(page);
 }
 
 /** The effects of a release that removes a field are shown, accepted, and made; and it is taken back. */
@@ -219,7 +253,7 @@ async function dark() {
   for (const [name, path, text] of pages.DARK) {
     await page.goto(`${url}/console${path}`);
     await page.getByText(text).first().waitFor();
-    await page.getByText("Live", { exact: true }).waitFor();
+    await fresh.settled(page);
     await look(page, `${name}-dark`);
   }
 }
@@ -243,6 +277,7 @@ async function tenantSees() {
     "/stuck/root:org-02",
     "/apis/root:org-02",
     "/migrations/root:org-02",
+    "/traffic/root:org-02",
     "/usage/root:org-02",
     "/audit/root:org-02",
     "/diff/root:provider/widgets",
@@ -278,6 +313,7 @@ await playground(page);
 const tools = { url, admin, look };
 await visitors.questions(page, tools);
 await visitors.commands(page, tools);
+await visitors.searchEverywhere(page, tools);
 await visitors.names(page, tools);
 await visitors.addresses(page, tools);
 await pages.objects(page, tools);
@@ -287,8 +323,11 @@ await pages.stuck(page, tools);
 await pages.usage(page, tools);
 await pages.migrations(page, tools);
 await pages.audit(page, tools);
+await pages.traffic(page, tools);
 await pages.servers(page, tools);
 await pages.difference(page, tools);
+await fresh.polled(page, tools);
+await fresh.details(page, tools);
 const guest = await visitor();
 await signIn(guest, tenant, "root:org-01");
 await pages.catalogue(page, guest, tools);
@@ -299,6 +338,7 @@ await releases(page);
 await dark();
 await tenantSees();
 assert.deepEqual(problems, []);
+console.log(`resident memory of the server ${resident()} MiB`);
 
 // Pages say so when the server is gone.
 await page.goto(`${url}/console/workspaces`);

@@ -13,6 +13,7 @@ export const DARK = [
   ["stuck", "/stuck/root:org-21:team-001?show=apibindings.v1alpha2.apis.kcp.io+/widgets", "Why it is not ready"],
   ["apis", "/apis/root:org-01:team-041/root:provider/gears", "Bind in root:org-01:team-041"],
   ["migrations", `/migrations/${TEAM}`, "Nothing was migrated"],
+  ["traffic", `/traffic/root:org-01?show=${TEAM}`, "The server that answers"],
   ["usage", `/usage/root:org-01?show=${TEAM}`, "Objects by resource"],
   ["audit", "/audit/root:provider", "requests"],
   ["servers", "/servers", "Flush p99"],
@@ -72,6 +73,7 @@ export async function objects(page, { url, admin, look }) {
   await editor.waitFor();
   const button = page.getByRole("button", { name: "Apply", exact: true });
   assert.ok(await button.isDisabled());
+  assert.ok(await page.getByTitle("You have changed nothing.").and(page.getByRole("button", { name: "Undo" })).isDisabled());
 
   // The server refuses a field before anything is applied, and the page shows where.
   const before = await textOf(page);
@@ -216,7 +218,7 @@ export async function stuck(page, { url, look }) {
   await below.getByText(/naming conflict with CustomResourceDefinition/).waitFor();
   await more.click();
   await page.getByText("Objects of all 41 workspaces below.").waitFor();
-  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText(/^Read every \d+ s$/).waitFor();
   await look(page, "stuck");
   // Rules that keep fields for their own version say so by a condition that is no obstacle.
   await page.goto(`${url}/console/stuck/root:provider`);
@@ -276,7 +278,7 @@ export async function audit(page, { url, admin, look }) {
   await page.goto(`${url}/console/audit/${TEAM}`);
   await page.getByRole("button", { name: "Failed" }).click();
   await page.waitForURL(/\/audit\/root:org-01:team-002\?failed=1$/);
-  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText("Read every 10 s").waitFor();
   const row = page.getByRole("row", { name: new RegExp(`create widgets/default.*${refused.status}`) }).first();
   await row.click();
   await page.getByRole("complementary", { name: /^create widgets/ }).getByText("marked=by-the-test").waitFor();
@@ -292,14 +294,52 @@ export async function audit(page, { url, admin, look }) {
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "insula server audit");
 }
 
+/** Requests by workspace, the busiest first, and those of the server by verb. */
+export async function traffic(page, { url, admin, look }) {
+  const busiest = "root:org-01:team-005";
+  await page.goto(`${url}/console/traffic/root:org-01`);
+  await page.getByText("Read every 10 s", { exact: true }).waitFor();
+  let busy = true;
+  const asking = (async () => {
+    while (busy) {
+      await admin.send("GET", `/clusters/${busiest}/api/v1/namespaces/default/configmaps`);
+      await new Promise((next) => setTimeout(next, 20));
+    }
+  })();
+  const grid = page.getByRole("grid", { name: "Traffic" });
+  const first = grid.locator('[aria-rowindex="2"]');
+  await first.getByText("team-005", { exact: true }).waitFor();
+  // Rates are those between readings: the requests before the page are no part of them.
+  await first.getByText(/^[1-9]\d*\.\d$/).waitFor();
+  await first.click({ position: { x: 200, y: 5 } });
+  const details = page.getByRole("complementary", { name: `Traffic of ${busiest}` });
+  await details.getByRole("row", { name: /^list [1-9]\d*\.\d [\d,]+$/ }).waitFor();
+  await details.getByRole("row", { name: /^List [1-9]\d*\.\d [\d,]+ \d+ [\d.]+ m?s [\d.]+ m?s$/ }).waitFor();
+  for (const text of [/^\d+ open, by \d+ connections$/, /refused by limits, \d+\.\d in a second$/, /^[\d,]+ objects, \d+ failed, \d+\.\d in a second$/]) {
+    await details.getByText(text).waitFor();
+  }
+  const rates = details.getByRole("img", { name: /^Requests of root:org-01:team-005: / }).locator("rect");
+  await rates.nth(2).waitFor();
+  await look(page, "traffic");
+  busy = false;
+  await asking;
+  // The address has the choice, and a workspace leads to those below it.
+  await page.reload();
+  await details.waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("team-04");
+  await page.getByText("2 workspaces", { exact: true }).waitFor();
+  await grid.getByRole("link", { name: "team-041" }).click();
+  await page.waitForURL(/\/traffic\/root:org-01:team-041$/);
+  await grid.getByText("root:org-01:team-041 itself").waitFor();
+}
+
 export async function servers(page, { url, look }) {
   await page.goto(`${url}/console/servers`);
   await page.getByText("Ready", { exact: true }).waitFor();
   await page.getByText("Flush p99").waitFor();
-  // Requests in a second are known after two readings.
-  await page.getByRole("row", { name: /^Get [\d,]+ \d+ \d+\.\d \d/ }).waitFor();
   await page.getByRole("cell", { name: /answers$/ }).waitFor();
-  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText("Read every 10 s").waitFor();
   await look(page, "servers");
   await page.getByRole("button", { name: "View YAML" }).click();
   await page.getByRole("dialog").getByText(/listen/).first().waitFor();
@@ -400,6 +440,11 @@ export async function migrations(page, { url, admin, look }) {
 
 /** Who may only look sees why they may not change anything. */
 export async function lookingOnly(guest, { url }) {
+  // Of the server's traffic a tenant sees that of their workspaces.
+  await guest.goto(`${url}/console/traffic/root:org-01`);
+  await guest.getByRole("grid", { name: "Traffic" }).getByRole("link", { name: "team-001" }).waitFor();
+  await guest.getByText("are for administrators of the installation").waitFor();
+  assert.equal(await guest.getByText("The server that answers").count(), 0);
   // Three of the workspaces of her organization are open to her.
   await guest.goto(`${url}/console/stuck/root:org-01`);
   const more = guest.getByRole("button", { name: /^Look into \d+ more$/ });

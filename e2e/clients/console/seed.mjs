@@ -182,6 +182,36 @@ export async function gears(client) {
   });
 }
 
+/** Publishes a schema whose second version bounds what the first one does not, with rules. */
+export async function bolts(client) {
+  const base = "/clusters/root:provider/apis/apis.kcp.io/v1alpha1";
+  const name = "rev0003.bolts.example.io";
+  const version = (name, field, type) => ({
+    name,
+    served: true,
+    storage: name === "v2",
+    schema: { type: "object", properties: { spec: { type: "object", properties: { [field]: { type: "string", ...type } } } } },
+  });
+  await client.create(`${base}/apiresourceschemas`, {
+    apiVersion: "apis.kcp.io/v1alpha1",
+    kind: "APIResourceSchema",
+    metadata: { name },
+    spec: {
+      group: "example.io",
+      scope: "Namespaced",
+      names: { plural: "bolts", singular: "bolt", kind: "Bolt", listKind: "BoltList" },
+      versions: [version("v1", "size", {}), version("v2", "diameter", { maxLength: 3 })],
+    },
+  });
+  const rule = (from, to, field, destination) => ({ from, to, rules: [{ field, destination }] });
+  await client.create(`${base}/apiconversions`, {
+    apiVersion: "apis.kcp.io/v1alpha1",
+    kind: "APIConversion",
+    metadata: { name },
+    spec: { conversions: [rule("v1", "v2", ".spec.size", ".spec.diameter"), rule("v2", "v1", ".spec.diameter", ".spec.size")] },
+  });
+}
+
 /** A definition of a workspace that has the name of the widgets already. */
 const CONFLICTING = {
   apiVersion: "apiextensions.k8s.io/v1",

@@ -51,6 +51,7 @@ export async function names(page, { url, admin }) {
   ]) {
     await admin.create(roles, { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name }, rules: [] });
     await page.goto(`${url}/console/objects/${team}/${type}`);
+    await page.getByRole("searchbox").waitFor();
     await page.keyboard.press("/");
     await page.keyboard.type(name);
     await page.getByRole("link", { name, exact: true }).click();
@@ -97,6 +98,50 @@ export async function withoutWatch(guest, { url }) {
   await guest.locator('[role=row][id="ws-root_org-01"]').waitFor();
 }
 
+/** `/` searches on every page: its list where it has one, pages and workspaces elsewhere. */
+export async function searchEverywhere(page, { url, look }) {
+  const team = "root:org-01:team-002";
+  const box = page.getByRole("dialog", { name: "Go to" });
+  const field = box.getByRole("combobox");
+  for (const path of [
+    `/objects/${team}/configmaps.v1/default/kube-root-ca.crt`,
+    "/releases/root:provider/widgets",
+    "/diff/root:provider/widgets",
+    "/conversion/root:provider",
+    "/servers",
+  ]) {
+    await page.goto(`${url}/console${path}`);
+    await page.getByRole("button", { name: "Copy insula" }).first().waitFor();
+    await page.keyboard.press("/");
+    await field.waitFor();
+    await page.keyboard.press("Escape");
+    await box.waitFor({ state: "hidden" });
+  }
+  await page.keyboard.press("/");
+  await page.keyboard.type("org-07 team-012");
+  await box.getByRole("option", { name: "root:org-07:team-012" }).waitFor();
+  await look(page, "go-to");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/console\/workspaces\/root:org-07:team-012$/);
+  // There a list is searched; elsewhere a page of what is open, by the arrow keys.
+  await page.keyboard.press("/");
+  assert.equal(await box.count(), 0);
+  await page.goto(`${url}/console/releases/root:provider/widgets`);
+  await page.getByRole("button", { name: "Copy insula" }).first().waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("s");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  assert.match(await box.getByRole("option", { selected: true }).innerText(), /^Stuck\s/);
+  await box.getByRole("option", { name: "Exports" }).click();
+  await page.waitForURL(/\/console\/exports\/root:provider\/widgets$/);
+  // What is written into a text stays there.
+  await page.goto(`${url}/console/conversion/root:provider`);
+  await page.getByLabel("Rules").focus();
+  await page.keyboard.press("/");
+  assert.equal(await box.count(), 0);
+}
+
 /** Every page offers the commands behind it and what it shows as YAML. */
 export async function commands(page, { url }) {
   const team = "root:org-01:team-002";
@@ -112,6 +157,7 @@ export async function commands(page, { url }) {
     "/diff/root:provider/widgets",
     "/conversion/root:provider",
     `/migrations/${team}`,
+    "/traffic/root:org-01",
     `/usage/${team}`,
     `/audit/${team}`,
     "/servers",

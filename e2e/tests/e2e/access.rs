@@ -134,3 +134,46 @@ fn service_account_tokens_end_with_their_workspace() {
     insula_e2e::until("the end of the token", || (discovery(&other) == 401).then_some(()));
     assert_eq!(discovery(&path), 401);
 }
+
+/// Kubernetes takes every path segment as the name of a role: what is taken can be read, changed
+/// and deleted by a path that names it, and no other path becomes one by it.
+#[test]
+fn every_role_is_reached_by_its_name() {
+    let server = shared();
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "named");
+    let here = admin.in_workspace(&path);
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let version = "rbac.authorization.k8s.io/v1";
+    for (name, encoded) in [
+        ("a;b", "a;b"),
+        ("c;d", "c%3Bd"),
+        ("a\\b", "a%5Cb"),
+        ("..;e\\..", "..;e%5C.."),
+        ("\u{e9} \"'<b>?#&", "%C3%A9%20%22%27%3Cb%3E%3F%23&"),
+    ] {
+        let role = json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": []});
+        here.post(roles, &role).expect(201);
+        let by_name = format!("{roles}/{encoded}");
+        assert_eq!(here.get(&by_name).expect(200)["metadata"]["name"], name);
+        here.merge(&by_name, &json!({"metadata": {"labels": {"a": "b"}}}))
+            .expect(200);
+        here.delete(&by_name).expect(200);
+        assert_eq!(here.get(&by_name).code, 404, "{name}");
+    }
+    for name in ["a/b", "a%b", "..", ".", "a\0"] {
+        let role = json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": []});
+        assert_eq!(here.post(roles, &role).code, 422, "{name:?}");
+    }
+    for encoded in ["a%2Fb", "..%2Fa", "a%25b", "..", "%2e%2e", "a%00", "a;b/c;d"] {
+        assert_eq!(here.get(&format!("{roles}/{encoded}")).code, 400, "{encoded}");
+    }
+    for other in [
+        "/api;a/v1/namespaces",
+        "/apis/rbac.authorization.k8s.io;a/v1/clusterroles",
+    ] {
+        assert_eq!(here.get(other).code, 400, "{other}");
+    }
+    let elsewhere = format!("/clusters/{path};a/api/v1/namespaces");
+    assert_eq!(admin.get(&elsewhere).code, 400);
+}

@@ -6,6 +6,7 @@ use insula_e2e::{Answer, Client, Server, Setup, Who, check_console, shared, shot
 use serde_json::{Value, json};
 
 mod login;
+mod uses;
 
 const OWN: (&str, &str) = ("insula-console", "1");
 const REVIEW: &str = "/clusters/root/apis/authentication.k8s.io/v1/selfsubjectreviews";

@@ -83,7 +83,7 @@ pub(crate) fn pumps(server: &Server, name: &str, versions: &[&str]) -> Pumps {
     }
 }
 
-fn pumps_of(version: &str) -> String {
+pub(crate) fn pumps_of(version: &str) -> String {
     format!("/apis/example.io/{version}/namespaces/default/pumps")
 }
 

@@ -250,6 +250,12 @@ fn assert_forwarded(far: &Client) {
     }
     let sent = far.post("/api/v1/pods", &json!({"a": 1})).body;
     assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"a\":1}")));
+    // A name may be a path to another server.
+    for name in ["..;a", "..%3Ba", "a%5C..%5Cb"] {
+        let refused = far.get(&format!("/api/v1/pods/{name}"));
+        assert_eq!(refused.code, 400, "{name}: {}", refused.text);
+        assert!(refused.text.contains("is not passed on"), "{name}: {}", refused.text);
+    }
 }
 
 #[test]

@@ -107,6 +107,7 @@ pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated
         return Err(Refusal::NotServed);
     };
     check_thawed(scope, &cluster, attributes, &parsed.method)?;
+    parsed.check_forwarded()?;
     if !to.service.available {
         return Err(unavailable(&to));
     }

@@ -12,7 +12,7 @@ import { Requests, STATES } from "./requests";
 import type { BindRequest } from "./requests";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
+import { Badge, Button, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
 
 interface Claim {
   group: string;
@@ -265,9 +265,9 @@ function Bind({ workspace, api, again }: OfferProps) {
       )}
       {error !== undefined && <Problem error={error} />}
       <p class="act">
-        <button type="button" class="primary" disabled={busy || denied !== undefined} title={denied ?? ""} onClick={bind}>
+        <Button class="primary" busy={busy} why={denied} onClick={bind}>
           Bind in {workspace}
-        </button>{" "}
+        </Button>{" "}
         <span class="faint">{denied}</span>
       </p>
     </section>
@@ -311,9 +311,9 @@ function Ask({ workspace, api, again }: OfferProps) {
       </label>
       {error !== undefined && <Problem error={error} />}
       <p class="act">
-        <button type="button" class="primary" disabled={busy || denied !== undefined} title={denied ?? ""} onClick={ask}>
+        <Button class="primary" busy={busy} why={denied} onClick={ask}>
           Request
-        </button>{" "}
+        </Button>{" "}
         <span class="faint">{denied}</span>
       </p>
     </section>

@@ -10,7 +10,7 @@ import { Listing } from "./listing";
 import { usePolled } from "./live";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Bars, Copy, fits, save, useWork } from "./ui";
+import { Badge, Bars, Button, Copy, NOT_READ, fits, save, useWork } from "./ui";
 import type { Tone } from "./ui";
 
 /** Seconds between two readings. */
@@ -109,6 +109,7 @@ export function Audit({ place, home }: { place: Place; home: string }) {
       throw refused;
     }
   });
+  const noOlder = read ? (read.older ? undefined : "The log of this server has no older ones.") : NOT_READ;
   const older = () =>
     work.run(async () => {
       const pageToken = read?.older ?? "";
@@ -159,12 +160,12 @@ export function Audit({ place, home }: { place: Place; home: string }) {
         <>
           {toggle("Failed", "failed", failed)}
           {toggle("All workspaces", "all", all)}
-          <button type="button" disabled={work.busy || !read?.older} onClick={older}>
+          <Button busy={work.busy} why={noOlder} onClick={older}>
             {read && !read.older ? "No older ones" : "Older"}
-          </button>
-          <button type="button" disabled={!read} onClick={() => save("audit.jsonl", lines(shown), "application/jsonl")}>
+          </Button>
+          <Button why={read ? undefined : NOT_READ} onClick={() => save("audit.jsonl", lines(shown), "application/jsonl")}>
             Save
-          </button>
+          </Button>
         </>
       }
       above={shown.length > 0 && <Timeline events={shown} />}

@@ -25,6 +25,11 @@ export function kubectl(workspace: string, ...args: string[]): string {
   return command("kubectl", ["--server", `${window.location.origin}/clusters/${workspace}`, ...args]);
 }
 
+/** Returns a command of kubectl that reads a document of the server. */
+export function kubectlRaw(path: string): string {
+  return command("kubectl", ["--server", window.location.origin, "get", "--raw", path]);
+}
+
 /** Returns a command of the program. */
 export function insula(...args: string[]): string {
   return command("insula", args);

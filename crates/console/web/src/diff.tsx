@@ -12,7 +12,7 @@ import type { Export } from "./model";
 import { documentsOf, manifestsOf } from "./releases";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Problem, useWork } from "./ui";
+import { Badge, Button, Problem, useWork } from "./ui";
 import { YamlEditor, syntax } from "./yaml-editor";
 
 /** Milliseconds without a key before the server is asked. */
@@ -248,9 +248,9 @@ function Changes({ workspace, exported, changes, before, text, offered }: Change
   return (
     <>
       <p class="act">
-        <button type="button" disabled={busy || why !== undefined} title={why ?? ""} onClick={() => run(() => reachOf(workspace, exported, text, setReach))}>
+        <Button busy={busy} why={why} onClick={() => run(() => reachOf(workspace, exported, text, setReach))}>
           {busy ? "Looking…" : "Whom does it break?"}
-        </button>
+        </Button>
         <span class="faint" role="status">
           {why ?? (reach && `${counted(reach.examined, "object")} examined${reach.complete ? "" : ", the first of them"}.`)}
         </span>

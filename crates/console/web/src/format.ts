@@ -33,6 +33,12 @@ export function age(time: string | undefined, now = Date.now()): string {
   return `${Math.floor(seconds / 86400)}d`;
 }
 
+/** Returns a time that something took, from its seconds: "1.5 s", "12 ms". */
+export function duration(seconds: number | undefined): string {
+  if (seconds === undefined) return "none yet";
+  return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
+}
+
 export function clock(time: Date): string {
   return time.toLocaleTimeString("en-GB");
 }

@@ -5,7 +5,7 @@ import { call } from "./api";
 import { insula } from "./command";
 import { bytes, count } from "./format";
 import type { Limits } from "./model";
-import { Bar, Badge, Copy, Problem, useDenied, useWork } from "./ui";
+import { Badge, Bar, Button, Copy, Problem, useDenied, useWork } from "./ui";
 
 interface Known {
   effective: Limits;
@@ -100,9 +100,9 @@ function Set({ workspace, known, done }: SetProps) {
   if (!open) {
     return (
       <p class="act">
-        <button type="button" disabled={denied !== undefined} title={denied ?? ""} onClick={() => setOpen(true)}>
+        <Button why={denied} onClick={() => setOpen(true)}>
           Set limits…
-        </button>
+        </Button>
         <span class="faint">{denied}</span>
       </p>
     );
@@ -128,9 +128,9 @@ function Set({ workspace, known, done }: SetProps) {
       <p class="faint">0 takes the server's limit, -1 is no limit.</p>
       {error !== undefined && <Problem error={error} />}
       <p class="act">
-        <button type="submit" class="primary" disabled={busy || why !== undefined} title={why ?? ""}>
+        <Button type="submit" class="primary" busy={busy} why={why}>
           Set
-        </button>
+        </Button>
         <button type="button" onClick={() => setOpen(false)}>
           Cancel
         </button>

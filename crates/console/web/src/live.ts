@@ -10,6 +10,8 @@ export const RETRY_MIN = 1000;
 export const RETRY_MAX = 15000;
 /** Milliseconds between two readings of what the viewer may not watch. */
 export const UNWATCHED = 30_000;
+/** The state of a page that reads what the viewer may not watch. */
+export const NOW_AND_THEN: Live = { state: "read", every: UNWATCHED / 1000 };
 /** Changes within this time are one. */
 const QUIET = 300;
 
@@ -45,7 +47,7 @@ export function useLive(paths: string[], read: Read): Live {
     const show = () => {
       if (signal.aborted) return;
       const since = [...broken.values()].sort((a, b) => a.getTime() - b.getTime())[0];
-      setLive(since ? { state: "stale", since } : { state: unwatched.size > 0 ? "read" : "live" });
+      setLive(since ? { state: "stale", since } : unwatched.size > 0 ? NOW_AND_THEN : { state: "live" });
     };
     // No path has this name.
     const reading = "";
@@ -105,7 +107,12 @@ export function useLive(paths: string[], read: Read): Live {
   return live;
 }
 
-/** Runs `read` at first, and again after some seconds each, for what nothing watches. */
+/** Milliseconds that a reading may be late before the page is stale, and after which it is given up. */
+const LATE = 5000;
+const READING_MAX = 60_000;
+
+/** Runs `read` at first, and again after some seconds each, for what nothing watches. A `read` that fails, or
+ * does not come in time, makes the page stale since the one before; it is tried again soon. */
 export function usePolled(key: string, seconds: number, read: Read): Live & { again: () => void } {
   const [live, setLive] = useState<Live>({ state: "connecting" });
   const [round, setRound] = useState(0);
@@ -114,24 +121,82 @@ export function usePolled(key: string, seconds: number, read: Read): Live & { ag
   useEffect(() => {
     const ended = new AbortController();
     const { signal } = ended;
+    let timer = 0;
+    let since = new Date();
+    const late = () => setLive({ state: "stale", since });
+    /** Makes one reading. Returns true unless it failed. */
+    const once = async (): Promise<boolean> => {
+      let shown: Live = { state: "read", every: seconds };
+      try {
+        await latest.current(AbortSignal.any([signal, AbortSignal.timeout(Math.max(READING_MAX, seconds * 2000))]));
+        since = new Date();
+      } catch (error) {
+        const refused = error instanceof Refused && (error.status === 403 || error.status === 404);
+        shown = refused ? { state: "refused" } : { state: "stale", since };
+      }
+      clearTimeout(timer);
+      if (signal.aborted) return false;
+      setLive(shown);
+      if (shown.state === "read") timer = window.setTimeout(late, seconds * 1000 + LATE);
+      return shown.state !== "stale";
+    };
     const run = async () => {
-      let stale: Date | undefined;
+      let wait = RETRY_MIN;
       while (!signal.aborted) {
-        let refused = false;
-        try {
-          await latest.current(signal);
-          stale = undefined;
-        } catch (error) {
-          refused = error instanceof Refused && error.status === 403;
-          stale ??= new Date();
-        }
-        if (signal.aborted) return;
-        setLive(refused ? { state: "refused" } : stale ? { state: "stale", since: stale } : { state: "live" });
-        await sleep(seconds * 1000);
+        const read = await once();
+        await sleep(read ? seconds * 1000 : Math.min(wait, seconds * 1000), signal);
+        wait = read ? RETRY_MIN : Math.min(wait * 2, RETRY_MAX);
       }
     };
     void run();
-    return () => ended.abort();
+    return () => {
+      clearTimeout(timer);
+      ended.abort();
+    };
   }, [key, seconds, round]);
   return { ...live, again: () => setRound((before) => before + 1) };
+}
+
+/** Returns how fresh a page is of which parts are read in different ways: as fresh as the oldest of them. */
+export function oldest(first: Live, ...rest: Live[]): Live {
+  const age = (live: Live): number => {
+    switch (live.state) {
+      case "stale":
+        return Number.MAX_VALUE;
+      case "connecting":
+        return Number.MAX_SAFE_INTEGER;
+      case "read":
+        return live.every;
+      default:
+        return 0;
+    }
+  };
+  return rest.reduce((found, live) => (age(live) > age(found) ? live : found), first);
+}
+
+/** The parts of a reading, each of which the server may answer or not. */
+export class Parts {
+  /** The first refusal of a part that the viewer may not see. */
+  refused: unknown;
+  /** The first failure of another kind: nothing is known of its part now. */
+  failed: unknown;
+
+  /** Returns a part; nothing if it is not answered. */
+  async take<T>(answer: Promise<T>): Promise<T | undefined> {
+    try {
+      return await answer;
+    } catch (error) {
+      const hidden = error instanceof Refused && (error.status === 403 || error.status === 404);
+      if (hidden) this.refused ??= error;
+      else this.failed ??= error;
+      return undefined;
+    }
+  }
+
+  /** Returns what was read, with the parts of the reading before where one failed. */
+  over<T extends object>(before: T | undefined, read: T): T {
+    if (this.failed === undefined || before === undefined) return read;
+    const known = Object.entries(read).filter(([, part]) => part !== undefined);
+    return { ...before, ...(Object.fromEntries(known) as T) };
+  }
 }

@@ -8,6 +8,7 @@ import { Apis } from "./apis";
 import { Audit } from "./audit";
 import { Diff } from "./diff";
 import { Exports } from "./exports";
+import { GoTo } from "./goto";
 import { Migrations } from "./migrations";
 import { Objects } from "./objects";
 import { Playground } from "./playground";
@@ -16,7 +17,8 @@ import { PAGES, go, homeOf, isPath, link, usePlace } from "./router";
 import type { Place } from "./router";
 import { Servers } from "./servers";
 import { Stuck } from "./stuck";
-import { Problem, isCommand, useWork } from "./ui";
+import { Traffic } from "./traffic";
+import { Button, Problem, isCommand, useWork } from "./ui";
 import { Usage } from "./usage";
 import { Workspaces } from "./workspaces";
 
@@ -135,6 +137,7 @@ function Frame({ user, theme, nextTheme, leave }: FrameProps) {
           <Page place={place} home={home} />
         )}
       </main>
+      <GoTo place={place} home={home} addressOf={addressOf} />
     </>
   );
 }
@@ -148,6 +151,7 @@ function Page({ place, home }: { place: Place; home: string }) {
       {place.page === "apis" && <Apis key={place.workspace} place={place} home={home} />}
       {place.page === "diff" && <Diff key={place.workspace + place.name} place={place} home={home} />}
       {place.page === "migrations" && <Migrations key={place.workspace} place={place} home={home} />}
+      {place.page === "traffic" && <Traffic key={place.workspace} place={place} home={home} />}
       {place.page === "usage" && <Usage key={place.workspace} place={place} home={home} />}
       {place.page === "audit" && <Audit key={place.workspace + place.query} place={place} home={home} />}
       {place.page === "servers" && <Servers />}
@@ -183,9 +187,9 @@ function SignIn({ done, refused }: SignInProps) {
         </h1>
         {issuer !== null && (
           <>
-            <button class="primary" type="button" disabled={busy} title={issuer} onClick={() => run(() => beginLogin(workspace()))}>
+            <Button class="primary" busy={busy} title={issuer} onClick={() => run(() => beginLogin(workspace()))}>
               Sign in at {new URL(issuer).host}
-            </button>
+            </Button>
             <p class="faint">or with a token:</p>
           </>
         )}
@@ -193,9 +197,9 @@ function SignIn({ done, refused }: SignInProps) {
         <input id="token" name="token" type="password" autocomplete="off" required autofocus />
         <label for="workspace">Workspace</label>
         <input id="workspace" name="workspace" placeholder="root" autocomplete="off" spellcheck={false} />
-        <button {...(issuer === null && { class: "primary" })} type="submit" disabled={busy}>
+        <Button {...(issuer === null && { class: "primary" })} type="submit" busy={busy}>
           Sign in
-        </button>
+        </Button>
         {error !== undefined && <Problem error={error} />}
         <p class="faint">
           You have the rights of the token, and no others. The server keeps it sealed in a cookie for twelve hours.

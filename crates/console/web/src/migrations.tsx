@@ -14,7 +14,7 @@ import { STEPS, advance, begun, readRows, request, watched } from "./migrating";
 import type { Row, UnderWay } from "./migrating";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Badge, Conditions, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
+import { Badge, Button, Conditions, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
 
 const REQUESTS = { group: "storagemigration.k8s.io", resource: "storageversionmigrations" };
 
@@ -124,9 +124,9 @@ function Begin({ workspace, again }: { workspace: string; again: () => void }) {
         ))}
       </datalist>
       <span>in their storage version</span>
-      <button type="button" disabled={busy || why !== undefined} title={why ?? ""} onClick={begin}>
+      <Button busy={busy} why={why} onClick={begin}>
         Migrate
-      </button>
+      </Button>
       <span class="faint">{denied}</span>
       {error !== undefined && <Problem error={error} />}
     </div>
@@ -198,9 +198,9 @@ function Stop({ workspace, row, again }: ChosenProps) {
   return (
     <section>
       <p class="act">
-        <button type="button" disabled={busy || denied !== undefined} title={denied ?? ""} onClick={stop}>
+        <Button busy={busy} why={denied} onClick={stop}>
           {row.over ? "Remove" : "Stop"}
-        </button>{" "}
+        </Button>{" "}
         <span class="faint">{denied ?? (row.over ? "It has ended." : "Objects that are written stay in the new version.")}</span>
       </p>
       {error !== undefined && <Problem error={error} />}
@@ -258,14 +258,14 @@ function UnderWayOf({ workspace, from, again }: { workspace: string; from: Under
             Pause
           </button>
         ) : (
-          <button type="button" class="primary" disabled={denied !== undefined} title={denied ?? ""} onClick={() => follow()}>
+          <Button class="primary" why={denied} onClick={() => follow()}>
             {now.undo ? "Continue to go back" : "Continue"}
-          </button>
+          </Button>
         )}{" "}
         {!now.undo && (
-          <button type="button" disabled={busy || denied !== undefined} title={denied ?? ""} onClick={() => follow(back)}>
+          <Button busy={busy} why={denied} onClick={() => follow(back)}>
             Turn back
-          </button>
+          </Button>
         )}{" "}
         <span class="faint">{denied}</span>
       </p>
@@ -333,9 +333,9 @@ function Replace({ workspace, row, again }: ChosenProps) {
         </label>
       )}
       <p class="act">
-        <button type="button" disabled={busy || (to === "binding" && split < 1)} onClick={show}>
+        <Button busy={busy} why={to === "binding" && split < 1 ? "Name an export by its workspace and its name." : undefined} onClick={show}>
           Show its effects
-        </button>
+        </Button>
       </p>
       {error !== undefined && <Problem error={error} />}
       {plan && (
@@ -353,9 +353,9 @@ function Replace({ workspace, row, again }: ChosenProps) {
             <pre tabIndex={0}>{stringify(plan.manifest, { lineWidth: 0 })}</pre>
           </details>
           <p class="act">
-            <button type="button" class="primary" disabled={busy || why !== undefined} title={why ?? ""} onClick={begin}>
+            <Button class="primary" busy={busy} why={why} onClick={begin}>
               Begin
-            </button>{" "}
+            </Button>{" "}
             <span class="faint">{why}</span>
           </p>
         </>

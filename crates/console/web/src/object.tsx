@@ -14,7 +14,7 @@ import type { Kind } from "./kinds";
 import { useLive } from "./live";
 import type { Condition } from "./model";
 import { go, link } from "./router";
-import { Badge, Conditions, Copy, Problem, Toolbar, masked, useDenied, useWork } from "./ui";
+import { Badge, Button, Conditions, Copy, Problem, Toolbar, masked, useDenied, useWork } from "./ui";
 import type { Live } from "./ui";
 import { YamlEditor } from "./yaml-editor";
 
@@ -152,12 +152,12 @@ function Edited({ workspace, kind, versions, namespace, name, served, setServed,
           </button>
         )}
         <Copy text={text}>Copy YAML</Copy>
-        <button type="button" disabled={!dirty} onClick={() => reset(served)}>
+        <Button why={dirty ? undefined : "You have changed nothing."} onClick={() => reset(served)}>
           Undo
-        </button>
-        <button type="button" class="primary" disabled={why !== undefined || work.busy} title={why ?? ""} onClick={() => save([])}>
+        </Button>
+        <Button class="primary" why={why} busy={work.busy} onClick={() => save([])}>
           Apply
-        </button>
+        </Button>
       </Toolbar>
       {metadataOf(served).deletionTimestamp && <p class="note inset">This object is being deleted.</p>}
       {changed && (
@@ -219,9 +219,9 @@ function Verdict({ checked, dirty, busy, take }: VerdictProps) {
               </li>
             ))}
           </ul>
-          <button type="button" disabled={busy} onClick={take}>
+          <Button busy={busy} onClick={take}>
             Take these fields over
-          </button>
+          </Button>
         </>
       )}
       {mistakes.map(({ from, message }) => (

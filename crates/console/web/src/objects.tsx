@@ -15,7 +15,7 @@ import { go, link } from "./router";
 import type { Place } from "./router";
 import { ROWS_MAX, useTable } from "./table";
 import type { ColumnDefinition, Row } from "./table";
-import { Problem, Search, Toolbar, ViewYaml, fits, useDenied } from "./ui";
+import { Button, Problem, Search, Toolbar, ViewYaml, fits, useDenied } from "./ui";
 import type { Live } from "./ui";
 
 interface Known {
@@ -209,14 +209,12 @@ function List({ workspace, kind, namespace }: ListProps) {
           {count(found.length)} {query && `of ${count(rows.length)}`}
           {cut && ` (the first ${count(ROWS_MAX)})`}
         </span>
-        <button
-          type="button"
-          disabled={denied !== undefined}
-          title={denied ?? ""}
+        <Button
+          why={denied}
           onClick={() => go(`${link("objects", workspace, named(kind), ...(namespace ? [namespace] : []))}?new=1`)}
         >
           New
-        </button>
+        </Button>
         <ViewYaml path={`${path}?limit=${YAML_MAX}`} />
       </Toolbar>
       {error !== undefined && <Problem error={error} />}

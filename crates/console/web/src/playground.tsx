@@ -295,6 +295,27 @@ function Result({ title, object, cost }: { title: string; object: Json | undefin
   );
 }
 
+/** What the findings of a verdict are. */
+const FINDINGS = {
+  counterexample: { label: "Counterexample", what: "An object that the rules cannot convert, or whose values they lose." },
+  misfit: {
+    label: "Not valid in every version",
+    what: "A value that one version accepts and another would refuse. The server accepts such rules, unless they ask it not to.",
+  },
+  mistake: { label: "Mistake", what: "Rules or a schema that make no sense as they are." },
+};
+
+/** Returns what a violation is. The server shows an object with those that it found by trying one. */
+function violationKind(message: string): keyof typeof FINDINGS {
+  if (!/; shown by |fails for a valid object of /.test(message)) return "mistake";
+  return / would refuse .*; shown by /.test(message) ? "misfit" : "counterexample";
+}
+
+function Finding({ kind }: { kind: keyof typeof FINDINGS }) {
+  const { label, what } = FINDINGS[kind];
+  return <strong title={what}>{label}</strong>;
+}
+
 function Verdict({ verdict }: { verdict: NonNullable<Outcome["verdict"]> }) {
   return (
     <section class="card" role="status">
@@ -307,16 +328,16 @@ function Verdict({ verdict }: { verdict: NonNullable<Outcome["verdict"]> }) {
       <ul class="findings">
         {verdict.violations.map(({ field, message }) => (
           <li key={field + message}>
-            <code>{field}</code> {message}
+            <Finding kind={violationKind(message)} /> <code>{field}</code> {message}
           </li>
         ))}
         {verdict.warnings.map((warning) => (
           <li key={warning} class="soft">
-            <strong>Counterexample</strong> {warning}
+            <Finding kind="misfit" /> {warning}
           </li>
         ))}
       </ul>
-      {verdict.valid && verdict.warnings.length === 0 && <p class="faint">No counterexample was found.</p>}
+      {verdict.valid && verdict.warnings.length === 0 && <p class="faint">No counterexample was found, and no value that one version alone accepts.</p>}
     </section>
   );
 }

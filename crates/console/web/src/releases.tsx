@@ -11,7 +11,7 @@ import { count, utc } from "./format";
 import type { Export, Rollout } from "./model";
 import { link } from "./router";
 import type { Place } from "./router";
-import { Badge, Problem, useWork } from "./ui";
+import { Badge, Button, Problem, useWork } from "./ui";
 import type { Tone } from "./ui";
 
 export function Releases({ place, home }: { place: Place; home: string }) {
@@ -98,9 +98,9 @@ function Progress({ exported, rollout, denied }: { exported: Export; rollout: Ro
           Release <code>{rollout.release}</code>
         </h2>
         <Badge tone={TONES[rollout.reason] ?? "busy"}>{rollout.reason}</Badge>
-        <button type="button" disabled={denied !== undefined} title={denied ?? ""} onClick={() => void turn()}>
+        <Button why={denied} onClick={() => void turn()}>
           {rollout.paused ? "Resume" : "Pause"}
-        </button>
+        </Button>
       </header>
       {error !== undefined && <Problem error={error} />}
       {rollout.message && <p>{rollout.message}</p>}
@@ -211,10 +211,9 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
           </button>
         )}
         {text !== undefined && (
-          <button
-            type="button"
+          <Button
             class="primary"
-            disabled={busy}
+            busy={busy}
             onClick={() =>
               run(async () => {
                 setDone(false);
@@ -223,7 +222,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
             }
           >
             {busy ? "Asking…" : "Show its effects"}
-          </button>
+          </Button>
         )}
       </header>
       {text === undefined && (
@@ -360,11 +359,10 @@ function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps)
         </table>
       )}
       <p class="act">
-        <button
-          type="button"
+        <Button
           class="primary"
-          disabled={busy || why !== undefined}
-          title={why ?? ""}
+          busy={busy}
+          why={why}
           onClick={() =>
             accept({
               effects: effects.map(({ id }) => id),
@@ -373,7 +371,7 @@ function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps)
           }
         >
           {action}
-        </button>{" "}
+        </Button>{" "}
         <span class="faint">{why}</span>
       </p>
     </div>
@@ -423,14 +421,13 @@ function History({ exported, rollout, denied }: { exported: Export; rollout: Rol
                 <td>{utc(endTime)}</td>
                 <td>{resources.map(({ schema }) => schema).join(" ")}</td>
                 <td>
-                  <button
-                    type="button"
-                    disabled={busy || denied !== undefined}
-                    title={denied ?? ""}
+                  <Button
+                    busy={busy}
+                    why={denied}
                     onClick={() => back(release, { effects: [], removals: [] }, true)}
                   >
                     Roll back…
-                  </button>
+                  </Button>
                 </td>
               </tr>
             ))}

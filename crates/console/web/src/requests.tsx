@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call } from "./api";
 import { insula } from "./command";
 import { age, count, counted } from "./format";
-import { Badge, Copy, Problem, useDenied, useWork } from "./ui";
+import { Badge, Button, Copy, Problem, useDenied, useWork } from "./ui";
 import type { Tone } from "./ui";
 
 export interface BindRequest {
@@ -117,12 +117,12 @@ function Decision({ workspace, request, denied, again }: DecisionProps) {
               ))}
             </select>
           )}
-          <button type="button" disabled={busy || denied !== undefined} title={denied ?? ""} onClick={() => decide("APPROVE")}>
+          <Button busy={busy} why={denied} onClick={() => decide("APPROVE")}>
             Approve
-          </button>
-          <button type="button" disabled={busy || denied !== undefined} title={denied ?? ""} onClick={() => decide("DENY")}>
+          </Button>
+          <Button busy={busy} why={denied} onClick={() => decide("DENY")}>
             Deny
-          </button>
+          </Button>
         </p>
       )}
       {error !== undefined && <Problem error={error} />}

@@ -23,6 +23,7 @@ export const PAGES = [
   ["diff", "Diff", "d"],
   ["conversion", "Conversion", "c"],
   ["migrations", "Migrations", "m"],
+  ["traffic", "Traffic", "f"],
   ["usage", "Usage", "u"],
   ["audit", "Audit", "t"],
   ["servers", "Servers", "v"],

@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import { Amounts } from "./amounts";
 import { call, text } from "./api";
 import { insula, kubectl } from "./command";
-import { age, bytes, count, utc } from "./format";
-import { usePolled } from "./live";
-import { parseMetrics, quantile, sum, value } from "./metrics";
+import { age, bytes, count, duration, utc } from "./format";
+import { Parts, usePolled } from "./live";
+import { parseMetrics, quantile, value } from "./metrics";
 import type { Sample } from "./metrics";
 import { link } from "./router";
 import { Badge, Bar, Copy, Problem, Toolbar } from "./ui";
@@ -35,7 +35,6 @@ interface Info {
 }
 
 interface Shown {
-  time: number;
   info: Info;
   health: Health | undefined;
   members: Members | undefined;
@@ -45,33 +44,25 @@ interface Shown {
 }
 
 /** Reads what the viewer may see. */
-async function read(signal: AbortSignal): Promise<Shown> {
-  let refused: unknown;
-  const part = <T,>(answer: Promise<T>) =>
-    answer.catch((error: unknown) => {
-      refused ??= error;
-      return undefined;
-    });
+async function read(parts: Parts, signal: AbortSignal): Promise<Shown> {
   const info = await call<Info>("ClusterService/GetInfo", {}, signal);
   const [health, members, metrics] = await Promise.all([
-    part(call<Health>("MaintenanceService/GetHealth", {}, signal)),
-    part(call<Members>("MaintenanceService/ListMembers", {}, signal)),
-    part(text("/metrics", signal).then(parseMetrics)),
+    parts.take(call<Health>("MaintenanceService/GetHealth", {}, signal)),
+    parts.take(call<Members>("MaintenanceService/ListMembers", {}, signal)),
+    parts.take(text("/metrics", signal).then(parseMetrics)),
   ]);
-  return { time: Date.now(), info, health, members, metrics, refused };
+  return { info, health, members, metrics, refused: parts.refused };
 }
 
 export function Servers() {
   const [shown, setShown] = useState<Shown>();
-  const [before, setBefore] = useState<Shown>();
   const [error, setError] = useState<unknown>();
   const live = usePolled("servers", EVERY, async (signal) => {
     try {
-      const now = await read(signal);
-      setShown((last) => {
-        setBefore(last);
-        return now;
-      });
+      const parts = new Parts();
+      const now = await read(parts, signal);
+      setShown((last) => parts.over(last, now));
+      if (parts.failed !== undefined) throw parts.failed;
       setError(undefined);
     } catch (failed) {
       if (!signal.aborted) setError(failed);
@@ -93,7 +84,6 @@ export function Servers() {
         <div class="board">
           {shown.health && <HealthCard health={shown.health} info={shown.info} />}
           {shown.metrics && <StoreCard metrics={shown.metrics} info={shown.info} />}
-          {shown.metrics && <TrafficCard metrics={shown.metrics} before={before?.metrics} seconds={(shown.time - (before?.time ?? 0)) / 1000} />}
           {shown.members && <MembersCard members={shown.members} />}
           {shown.info.storage && <LargestCard storage={shown.info.storage} />}
         </div>
@@ -139,11 +129,6 @@ function HealthCard({ health, info }: { health: Health; info: Info }) {
   );
 }
 
-function seconds(value: number | undefined): string {
-  if (value === undefined) return "none yet";
-  return value >= 1 ? `${value.toFixed(1)} s` : `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
-}
-
 function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
   const metric = (name: string) => value(metrics, `insula_${name}`);
   const revision = metric("store_revision") ?? 0;
@@ -154,8 +139,8 @@ function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
     ["Readable from", `${count(oldest)}: ${count(revision - oldest)} revisions`],
     ["History", `${count(metric("store_history_changes") ?? 0)} changes, ${bytes(metric("store_history_bytes") ?? 0)}`],
     ["Objects", `${count(info.storage?.objects ?? 0)}, ${bytes(info.storage?.bytes ?? 0)}`],
-    ["Flush p99", seconds(quantile(metrics, "insula_store_fsync_duration_seconds", 0.99))],
-    ["Commit p99", seconds(quantile(metrics, "insula_commit_duration_seconds", 0.99, { outcome: "Committed" }))],
+    ["Flush p99", duration(quantile(metrics, "insula_store_fsync_duration_seconds", 0.99))],
+    ["Commit p99", duration(quantile(metrics, "insula_commit_duration_seconds", 0.99, { outcome: "Committed" }))],
     ["Compactions", count(metric("store_compactions_total") ?? 0)],
   ];
   if (file !== undefined) rows.splice(4, 0, ["File", bytes(file)]);
@@ -174,67 +159,6 @@ function StoreCard({ metrics, info }: { metrics: Sample[]; info: Info }) {
           </>
         ))}
       </dl>
-    </section>
-  );
-}
-
-const VERBS = ["Get", "List", "Watch", "Create", "Update", "Patch", "Delete", "DeleteCollection", "Other"];
-
-interface TrafficProps {
-  metrics: Sample[];
-  before: Sample[] | undefined;
-  /** Seconds between the two. */
-  seconds: number;
-}
-
-/** Requests of the server that answers: since its start, and since the last reading. */
-function TrafficCard({ metrics, before, seconds: passed }: TrafficProps) {
-  const rate = (labels: Record<string, string>) =>
-    before && (sum(metrics, "insula_requests_total", labels) - sum(before, "insula_requests_total", labels)) / passed;
-  const rejected = sum(metrics, "insula_rejected_requests_total", {});
-  return (
-    <section class="card">
-      <header>
-        <h2>Traffic</h2>
-        <span class="faint">
-          {count(value(metrics, "insula_watches") ?? 0)} watches, {count(value(metrics, "insula_connections") ?? 0)} connections,{" "}
-          {count(rejected)} throttled or refused by limits
-        </span>
-      </header>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Verb</th>
-            {["Requests", "Errors", "Per second", "p50", "p99"].map((title) => (
-              <th scope="col" class="number" key={title}>
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {VERBS.map((verb) => {
-            const all = sum(metrics, "insula_requests_total", { verb });
-            const wrong = all - sum(metrics, "insula_requests_total", { verb, code: "Success" });
-            const now = rate({ verb });
-            if (all === 0) return null;
-            return (
-              <tr key={verb}>
-                <td>{verb}</td>
-                <td class="number">{count(all)}</td>
-                <td class="number">{count(wrong)}</td>
-                <td class="number">{now === undefined ? "" : now.toFixed(1)}</td>
-                <td class="number">{seconds(quantile(metrics, "insula_request_duration_seconds", 0.5, { verb }))}</td>
-                <td class="number">{seconds(quantile(metrics, "insula_request_duration_seconds", 0.99, { verb }))}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-      <p class="faint">
-        {count(sum(metrics, "insula_conversions_total", {}))} conversions,{" "}
-        {count(sum(metrics, "insula_conversion_failures_total", {}))} failed. Of the server that answers, since its start.
-      </p>
     </section>
   );
 }

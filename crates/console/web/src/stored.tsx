@@ -4,7 +4,7 @@
 import { useState } from "preact/hooks";
 import { call } from "./api";
 import { count, counted } from "./format";
-import { Badge, Problem } from "./ui";
+import { Badge, Button, Problem } from "./ui";
 
 interface StoredVersion {
   version: string;
@@ -64,9 +64,9 @@ export function Stored({ workspace, name }: { workspace: string; name: string })
     <section class="card" aria-label="Stored versions">
       <header>
         <h2>Stored versions</h2>
-        <button type="button" disabled={bindings !== undefined} onClick={ask}>
+        <Button why={bindings === undefined ? undefined : "Objects are being counted."} onClick={ask}>
           {bindings === undefined ? "Count objects" : `${counted(bindings, "binding")} counted`}
-        </button>
+        </Button>
       </header>
       {error !== undefined && <Problem error={error} />}
       {shown?.versions.length === 0 && <p class="faint">Nothing is bound.</p>}

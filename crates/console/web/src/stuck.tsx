@@ -9,7 +9,7 @@ import { age, count, counted, utc } from "./format";
 import type { Column } from "./grid";
 import { commandOf, named, pathOf } from "./kinds";
 import { Listing } from "./listing";
-import { usePolled } from "./live";
+import { oldest, usePolled } from "./live";
 import { problem } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
@@ -144,7 +144,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
         kubectl: kubectl(workspace, "get", "workspaces,apibindings"),
         insula: insula("ws", "explain", workspace),
         yaml: `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apibindings?limit=50`,
-        live: [polled, below.live].find(({ state }) => state === "stale") ?? tree.live,
+        live: oldest(tree.live, polled, below.live),
       }}
       what="stuck"
       query={query}

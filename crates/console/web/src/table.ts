@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { Refused, kube, watch } from "./api";
-import { RETRY_MAX, RETRY_MIN, UNWATCHED, sleep } from "./live";
+import { NOW_AND_THEN, RETRY_MAX, RETRY_MIN, UNWATCHED, sleep } from "./live";
 import type { Live } from "./ui";
 
 /** Rows that are read at most. */
@@ -78,7 +78,7 @@ class Feed {
         if (!this.loaded) this.error = error;
         if (listed && error instanceof Refused && error.status === 403) {
           // The viewer may list, and not watch.
-          this.live = { state: "read" };
+          this.live = NOW_AND_THEN;
           this.changed();
           await sleep(UNWATCHED, signal);
           continue;

@@ -1,7 +1,7 @@
 // The workspaces that a viewer sees, as a tree that follows changes.
 
 import { Refused, call, stream } from "./api";
-import { UNWATCHED, sleep } from "./live";
+import { NOW_AND_THEN, UNWATCHED, sleep } from "./live";
 import type { Header, Limits, Metered, ResourceUsage, Workspace, WorkspaceUsage } from "./model";
 import { problem } from "./model";
 import type { Live } from "./ui";
@@ -266,8 +266,9 @@ export class Tree {
   private showLive(): void {
     const oldest = [...this.broken.values()].sort((a, b) => a.getTime() - b.getTime())[0];
     const before = this.live;
-    const open = this.unwatched.size > 0 ? "read" : "live";
-    this.live = oldest ? { state: "stale", since: oldest } : { state: this.loaded && this.watches.size > 0 ? open : "connecting" };
+    const open: Live = this.unwatched.size > 0 ? NOW_AND_THEN : { state: "live" };
+    const known: Live = this.loaded && this.watches.size > 0 ? open : { state: "connecting" };
+    this.live = oldest ? { state: "stale", since: oldest } : known;
     if (before.state !== this.live.state) this.changed();
   }
 

@@ -7,7 +7,6 @@ import { stringify } from "yaml";
 import { Refused, kube, whyNot } from "./api";
 import type { Right } from "./api";
 import { clock } from "./format";
-import { UNWATCHED } from "./live";
 import type { Condition } from "./model";
 
 /** The state of something: colour and shape say the same, and a text beside them as well. */
@@ -108,6 +107,23 @@ export function Copy({ text, children }: { text: string; children: ComponentChil
   );
 }
 
+/** The reason of a button that needs what is not read yet. */
+export const NOT_READ = "Nothing is read yet.";
+
+interface ButtonProps extends Omit<JSX.IntrinsicElements["button"], "disabled" | "title"> {
+  /** The reason why it cannot be pressed. */
+  why?: string | undefined;
+  /** True while what it began is not at its end. */
+  busy?: boolean;
+  title?: string;
+}
+
+/** A button that may be disabled, and says why then. */
+export function Button({ why, busy = false, title = "", ...rest }: ButtonProps) {
+  const reason = why ?? (busy ? "This is being done." : undefined);
+  return <button type="button" {...rest} disabled={reason !== undefined} title={reason ?? title} />;
+}
+
 /** A refusal with the id by which an administrator finds it in the audit log. */
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
   const text = error instanceof Error ? error.message : String(error);
@@ -132,16 +148,19 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
-/** The connection of a page to its watches. Without the right to watch, a page reads now and then; what the
- * viewer may not read at all is not stale. */
-export type Live = { state: "connecting" | "live" | "read" | "refused" } | { state: "stale"; since: Date };
+/** How fresh a page is. What nothing watches, or the viewer may not watch, is read after some seconds each; what
+ * they may not read at all is not stale. */
+export type Live =
+  | { state: "connecting" | "live" | "refused" }
+  | { state: "read"; every: number }
+  | { state: "stale"; since: Date };
 
 export function LiveBadge({ live }: { live: Live }) {
   return (
     <span class="live" role="status" data-live={live.state}>
       {live.state === "live" && <Badge tone="good">Live</Badge>}
       {live.state === "connecting" && <Badge tone="busy">Connecting</Badge>}
-      {live.state === "read" && <Badge tone="idle">Read every {UNWATCHED / 1000} s</Badge>}
+      {live.state === "read" && <Badge tone="idle">Read every {live.every} s</Badge>}
       {live.state === "stale" && <Badge tone="warn">Stale since {clock(live.since)}</Badge>}
     </span>
   );
@@ -359,7 +378,8 @@ function toList(event: JSX.TargetedKeyboardEvent<HTMLInputElement>): void {
 /** The search field of a page, which `/` leads to. */
 export function Search({ what, query, change, press }: SearchProps) {
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => {
+  // Before the first paint: whoever sees the field may press the key.
+  useLayoutEffect(() => {
     const focus = (event: KeyboardEvent) => {
       if (event.key !== "/" || !isCommand(event)) return;
       event.preventDefault();

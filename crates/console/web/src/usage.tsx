@@ -13,7 +13,7 @@ import { requests } from "./model";
 import type { Metered, ResourceUsage, WorkspaceUsage } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Bars, Problem, fits, save } from "./ui";
+import { Bars, Button, NOT_READ, Problem, fits, save } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 30;
@@ -29,7 +29,8 @@ function writes({ metered }: WorkspaceUsage): number {
   return WRITES.reduce((sum, verb) => sum + (metered?.requests[verb] ?? 0), 0);
 }
 
-async function children(parent: string, hours: number, signal: AbortSignal): Promise<WorkspaceUsage[]> {
+/** Reads what the workspaces directly below one use. */
+export async function childrenOf(parent: string, hours: number, signal: AbortSignal): Promise<WorkspaceUsage[]> {
   const items = ({ workspaces }: { workspaces: WorkspaceUsage[] }) => workspaces;
   return pages("QuotaService/ListUsage", { parent, hours }, items, signal);
 }
@@ -57,7 +58,7 @@ export function Usage({ place, home }: { place: Place; home: string }) {
   const [query, setQuery] = useState("");
   const live = usePolled(`${workspace} ${hours}`, EVERY, async (signal) => {
     try {
-      setRows(await children(workspace, hours, signal));
+      setRows(await childrenOf(workspace, hours, signal));
       setError(undefined);
     } catch (failed) {
       if (!signal.aborted) setError(failed);
@@ -93,9 +94,9 @@ export function Usage({ place, home }: { place: Place; home: string }) {
           </option>
         ))}
       </select>
-      <button type="button" disabled={!rows} onClick={() => save("usage.csv", csvOf(shown), "text/csv")}>
+      <Button why={rows ? undefined : NOT_READ} onClick={() => save("usage.csv", csvOf(shown), "text/csv")}>
         Save CSV
-      </button>
+      </Button>
     </>
   );
   return (

@@ -5,11 +5,11 @@ import { ByResource } from "./amounts";
 import { call } from "./api";
 import { insula, kubectl } from "./command";
 import { bytes, count, utc } from "./format";
-import { usePolled } from "./live";
+import { Parts, usePolled } from "./live";
 import { requests } from "./model";
 import type { Limits, Metered, ResourceUsage, Workspace } from "./model";
 import { link } from "./router";
-import { Badge, Bar, Bars, Conditions, Copy, Problem, ViewYaml } from "./ui";
+import { Badge, Bar, Bars, Conditions, Copy, LiveBadge, Problem, ViewYaml } from "./ui";
 import { tone } from "./workspaces";
 
 interface Finding {
@@ -29,17 +29,16 @@ interface State {
   limits?: Limits;
   /** Causes within it are not shown. */
   partial?: boolean;
-  error?: unknown;
 }
 
 /** Reads what the viewer may see of a workspace; parts that they may not see are missing. */
-async function read(path: string, signal: AbortSignal): Promise<State> {
+async function read(path: string, parts: Parts, signal: AbortSignal): Promise<State> {
   const got = await call<{ workspace: Workspace; freeze?: NonNullable<State["freeze"]> }>(
     "WorkspaceService/GetWorkspace",
     { workspace: path },
     signal,
   );
-  const part = <T,>(method: string) => call<T>(method, { workspace: path }, signal).catch(() => undefined);
+  const part = <T,>(method: string) => parts.take(call<T>(method, { workspace: path }, signal));
   const [explained, usage, limits] = await Promise.all([
     part<{ findings: Finding[]; remaining: { resource: string; count: number }[]; partial: boolean }>(
       "WorkspaceService/ExplainWorkspace",
@@ -68,9 +67,19 @@ const LOOK = 30;
 
 export function Details({ path, root, fresh }: DetailsProps) {
   const [state, setState] = useState<State>({});
-  usePolled(`${path} ${fresh}`, LOOK, async (signal) => {
+  const [error, setError] = useState<unknown>();
+  const live = usePolled(`${path} ${fresh}`, LOOK, async (signal) => {
     if (path === "") return;
-    await read(path, signal).then(setState, (error: unknown) => signal.aborted || setState((before) => ({ ...before, error })));
+    try {
+      const parts = new Parts();
+      const now = await read(path, parts, signal);
+      setState((before) => parts.over(before, now));
+      if (parts.failed !== undefined) throw parts.failed;
+      setError(undefined);
+    } catch (failed) {
+      if (!signal.aborted) setError(failed);
+      throw failed;
+    }
   });
   if (path === "") {
     return (
@@ -98,12 +107,13 @@ export function Details({ path, root, fresh }: DetailsProps) {
       </aside>
     );
   }
-  const { workspace, error } = state;
+  const { workspace } = state;
   return (
     <aside class="details" aria-label={`Workspace ${path}`}>
       <header>
         <h2>{path}</h2>
         {workspace && <Badge tone={tone(workspace)}>{workspace.phase || "Pending"}</Badge>}
+        {live.state === "stale" && <LiveBadge live={live} />}
       </header>
       {error !== undefined && <Problem error={error} />}
       {workspace && <Body state={state} workspace={workspace} />}

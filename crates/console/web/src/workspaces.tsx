@@ -9,7 +9,7 @@ import { beginAt, go, isPath, link } from "./router";
 import type { Place } from "./router";
 import { Tree } from "./tree";
 import type { Row } from "./tree";
-import { Badge, Bar, LiveBadge, Mark, Problem, Search, useRows } from "./ui";
+import { Badge, Bar, Button, LiveBadge, Mark, Problem, Search, useRows } from "./ui";
 import type { Tone } from "./ui";
 import { Details } from "./workspace";
 
@@ -221,9 +221,9 @@ function Elsewhere() {
         Begin at another workspace{" "}
         <input value={path} placeholder="root:org" spellcheck={false} onInput={(event) => setPath(event.currentTarget.value)} />
       </label>
-      <button type="submit" disabled={!isPath(path.trim())}>
+      <Button type="submit" why={isPath(path.trim()) ? undefined : "Write the path of a workspace, as root:org."}>
         Begin
-      </button>
+      </Button>
     </form>
   );
 }

@@ -28,6 +28,18 @@ pub struct Arrival {
     pub upgrade: Option<Upgrade>,
     /// Record of the request in the audit log.
     pub record: Record,
+    /// Kind of the client.
+    pub client: ClientKind,
+}
+
+/// Kind of the client that sends a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientKind {
+    /// A program with an API of its own choice.
+    #[default]
+    Program,
+    /// A page of the web console, which takes whatever version it finds to show an object.
+    Console,
 }
 
 /// A connection that may change its protocol after the answer.

@@ -412,3 +412,15 @@ fn bound_groups_are_not_taken_over() {
     client.get("/apis/example.io/v1/widgets").expect(200);
     assert_eq!(hostile.requests(), 0);
 }
+
+/// A name that another server may read as a path is not what was authorized there.
+#[test]
+fn a_name_that_may_be_a_path_reaches_no_extension_server() {
+    let server = server();
+    let (client, _) = hostile_workspace(&server);
+    for name in ["..;page", "..%3Bpage", "a%5C..%5Cpage"] {
+        let refused = fetch(&client, name).unwrap();
+        assert_eq!(refused.code, 400, "{name}: {}", refused.text);
+        assert!(refused.text.contains("is not passed on"), "{name}: {}", refused.text);
+    }
+}
