@@ -1,5 +1,5 @@
-//! Values of a field that gets another type with a release: one write beside them loses nothing, and
-//! all of them are there when the former type returns.
+//! Values of a field that gets another type with a release: one write beside them loses nothing,
+//! and all of them are there when the former type returns.
 #![allow(clippy::unwrap_used)]
 
 mod support;
