@@ -11,6 +11,8 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// Pause before the next look at a server that starts or ends.
+const AGAIN: Duration = Duration::from_millis(20);
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Ticks of `/proc/<pid>/stat` in a second: fixed in Linux' interface to user space.
 const TICKS_PER_SECOND: u64 = 100;
@@ -84,7 +86,7 @@ impl Server {
             if begun.elapsed() > READY_WITHIN {
                 bail!("the server is not ready after {} s", READY_WITHIN.as_secs());
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(AGAIN).await;
         }
     }
 
@@ -93,7 +95,10 @@ impl Server {
     pub(crate) async fn restart(&mut self, index: usize, arguments: &Arguments) -> Result<Duration> {
         self.signal(index, "TERM")?;
         let started = &mut self.started[index];
-        started.child.wait()?;
+        // The clients go on meanwhile, on this thread.
+        while started.child.try_wait()?.is_none() {
+            tokio::time::sleep(AGAIN).await;
+        }
         let begun = Instant::now();
         started.child = spawn(arguments, &started.dir)?;
         self.pids[index] = started.child.id();
