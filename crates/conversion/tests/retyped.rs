@@ -13,6 +13,8 @@ fn types() -> Vec<(&'static str, Vec<Json>)> {
     let item = || json!({"w": "a", "x": "b"});
     vec![
         ("string", vec![json!("s")]),
+        ("{$: {type: boolean, default: true}}", vec![json!(false)]),
+        ("{$: {type: number, default: 2}}", vec![json!(3)]),
         ("integer", vec![json!(3)]),
         ("{w: string, x: string}", vec![item(), json!({})]),
         ("{w: string}", vec![json!({"w": "a"})]),
@@ -61,6 +63,7 @@ fn read(bundle: &Bundle, written: &ToStore, version: &str) -> Json {
 fn edit(bundle: &Bundle, written: &ToStore, version: &str, beside: &str) -> ToStore {
     let mut shown = read(bundle, written, version);
     shown["spec"]["e"] = json!(beside);
+    insula_schema::default(&mut shown, bundle.schema(version).unwrap());
     let written = bundle
         .put(&shown, version, Some(written.stored("v1")), &mut unmetered_budget())
         .unwrap();

@@ -69,7 +69,7 @@ fn schemas_that_cost_end_with_the_account() {
         let items = json!({"type": "object", "properties": fields(start, 60, text)});
         move |_: usize| json!({"type": "array", "items": items})
     };
-    let cases: [(&str, Map<String, Json>, Map<String, Json>); 5] = [
+    let cases: [(&str, Map<String, Json>, Map<String, Json>); 6] = [
         ("many fields", fields("a", 900, text), fields("b", 900, text)),
         ("equal names", fields("name", 900, text), fields("nameOf", 900, text)),
         (
@@ -81,6 +81,11 @@ fn schemas_that_cost_end_with_the_account() {
             "enumerations",
             fields("a", 99, chosen("x")),
             fields("b", 99, chosen("y")),
+        ),
+        (
+            "enumerations of one name",
+            fields("a", 99, chosen("x")),
+            fields("a", 99, chosen("y")),
         ),
         ("items", fields("a", 99, lists("x")), fields("b", 99, lists("y"))),
     ];

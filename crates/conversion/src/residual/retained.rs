@@ -3,10 +3,11 @@
 //! A release may take a field away. What objects hold in it is not gone with their next write: it
 //! is kept beside the residuals. Versions that still have the field show it, and no other. When the
 //! field returns, with a release or by going back to a former one, its values show again. They go
-//! when somebody retires the field.
+//! when somebody retires the field. The same holds for values of a type that the field takes no
+//! more, until another value is written there.
 //!
-//! A [`Patch`] of such values has entries `set` at names that the schema lacks, and what leads to
-//! them.
+//! A [`Patch`] of such values has entries `set` at names that the schema lacks or has for values of
+//! another type, and what leads to them.
 
 use super::{Patch, Ref, apply, apply_objects, identities, waiting};
 use crate::fixed::Fixed;
@@ -140,6 +141,10 @@ fn show_field(node: Option<&Node>, (name, patch): (&String, &Patch), map: &mut M
 fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> {
     match (patch, stands) {
         (Patch::Set { value, .. }, None) => known_part(node, value),
+        // A default of another type stands there.
+        (Patch::Set { value, guard: None }, Some(stands)) if !node.takes_type_of(&stands) => {
+            known_part(node, value).or(Some(stands))
+        }
         (Patch::Set { value, guard: None }, Some(stands)) => Some(filled(node, value, stands)),
         (Patch::Fields(fields), stands) => {
             let stood = stands.is_some();

@@ -81,6 +81,7 @@ impl Anchors {
             let object = places.iter().enumerate().filter(|(_, place)| is_object(place.node));
             object.map(|(at, place)| (at, ends(place.node))).collect()
         };
+        meter.spend(olds.iter().chain(news).map(|place| place.size.cost()).sum())?;
         let (from, to) = (objects(olds), objects(news));
         let mut found = Vec::new();
         for (i, ends_a) in &from {

@@ -5,7 +5,9 @@ use insula_schema::Node;
 use serde_json::Value as Json;
 
 /// Pairs of words of two enumerations that are compared.
-const PAIRS_MAX: usize = 100_000;
+const PAIRS_MAX: usize = 10_000;
+/// Letters of a word of an enumeration. A longer text is none.
+const WORD_LETTERS_MAX: usize = 64;
 /// Least similarity of two choices that match.
 const ALIKE_MIN: f64 = 0.6;
 const YES: &[&str] = &[
@@ -73,7 +75,7 @@ pub(super) fn of_boolean(name: &str, choices: &Node) -> Option<(Step, Step, bool
 
 /// Returns the choices, if all can be written in single quotes.
 pub(super) fn texts(node: &Node) -> Option<Vec<&str>> {
-    let plain = |text: &&str| !text.contains(['\'', '\\']);
+    let plain = |text: &&str| !text.contains(['\'', '\\']) && text.len() <= WORD_LETTERS_MAX;
     let texts: Option<Vec<&str>> = node.choices().iter().map(|c| Json::as_str(c).filter(plain)).collect();
     texts.filter(|texts| !texts.is_empty())
 }

@@ -16,9 +16,9 @@ pub(super) struct Size {
     nodes: u64,
     /// Fields of the object, or of the items.
     fields: u64,
-    /// Words of an enumeration.
-    choices: u64,
-    /// Words of the description that are compared.
+    /// Sum of the squares of the numbers of words of all enumerations in it.
+    choices: f64,
+    /// Words of the path and of the description that are compared.
     words: u64,
 }
 
@@ -28,7 +28,7 @@ impl Size {
         Size {
             nodes: nodes(node),
             fields: fields(node).max(inner(node).map_or(0, fields)),
-            choices: node.choices().len() as u64,
+            choices: choices(node),
             words: words as u64,
         }
     }
@@ -42,14 +42,34 @@ impl Size {
 /// Returns the price of comparing two fields; `None` for two that are too large.
 pub(super) fn of_pair(a: &Loose<'_>, b: &Loose<'_>) -> Option<u64> {
     let (a, b) = (&a.size, &b.size);
-    let names = a.fields * b.fields + a.choices * b.choices;
+    let names = a.fields * b.fields + together(a.choices, b.choices);
     let price = PAIR + a.nodes.min(b.nodes) + names.saturating_mul(NAMES) + a.words * b.words * 2;
     (price <= PAIR_MAX).then_some(price)
 }
 
-/// Returns the price of comparing two shapes.
-pub(super) fn of_shapes(a: &Node, b: &Node) -> u64 {
-    NAMES + nodes(a) + nodes(b)
+/// Returns the price of comparing two shapes, and the words of their enumerations; `None` for two
+/// that are too large to be compared as a whole.
+pub(super) fn of_shapes(a: &Node, b: &Node) -> Option<u64> {
+    let names = together(choices(a), choices(b));
+    let price = NAMES + nodes(a) + nodes(b) + names.saturating_mul(NAMES);
+    (price <= PAIR_MAX).then_some(price)
+}
+
+/// Returns the most comparisons of words of two fields, by the sums of the squares of their
+/// numbers.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of comparisons"
+)]
+fn together(a: f64, b: f64) -> u64 {
+    (a * b).sqrt() as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of words")]
+fn choices(node: &Node) -> f64 {
+    let below = node.properties().map(|(_, child)| choices(child)).sum::<f64>();
+    (node.choices().len() as f64).powi(2) + below + inner(node).map_or(0.0, choices)
 }
 
 /// Returns the price of comparing two objects by the names of the fields below them.

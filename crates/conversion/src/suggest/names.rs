@@ -118,7 +118,7 @@ const FILLERS: &[&str] = &["a", "an", "and", "equal", "in", "is", "of", "or", "t
 const CALLED: f64 = 0.95;
 /// Letters of a name or description that are compared: the words of two are compared each with
 /// each.
-const LETTERS_MAX: usize = 1_000;
+const LETTERS_MAX: usize = 600;
 /// Factor for equal last names at different paths.
 const ELSEWHERE: f64 = 0.95;
 
@@ -200,9 +200,9 @@ impl NameWords {
         }
     }
 
-    /// Returns the number of words of the description that are compared.
-    pub(super) fn described(&self) -> usize {
-        self.description.len()
+    /// Returns the number of words of the path and of the description.
+    pub(super) fn count(&self) -> usize {
+        self.path.iter().map(Vec::len).sum::<usize>() + self.description.len()
     }
 
     pub(super) fn described_like(&self, other: &NameWords) -> f64 {

@@ -167,11 +167,14 @@ impl<'s, 'a> Walk<'s, 'a> {
         let Some(b) = b else {
             return self.everything(a, true, out);
         };
-        self.objects.meter.spend(cost::of_shapes(a, b))?;
+        let price = cost::of_shapes(a, b);
+        self.objects.meter.spend(price.unwrap_or_default())?;
         if self.moved.0.contains(&self.at) || self.moved.1.contains(&self.at) {
             self.everything(a, true, out)?;
             self.everything(b, false, out)?;
-        } else if unchanged(a, b) || self.in_status() && conditions(&self.at, a) && conditions(&self.at, b) {
+        } else if price.is_some() && unchanged(a, b)
+            || self.in_status() && conditions(&self.at, a) && conditions(&self.at, b)
+        {
             self.same(out);
         } else if is_object(a) && is_object(b) {
             self.fields(a, b, out)?;
@@ -179,7 +182,12 @@ impl<'s, 'a> Walk<'s, 'a> {
             items((a, &self.old()), (b, &self.new_path()), 1.0, (self.objects.meter, out))?;
         } else if only_item(a, b) || only_item(b, a) {
             self.single(a, b, out)?;
-        } else if crosses(a, b) && crosses(b, a) && choices::between(a, b).is_none() && !became_fields(a, b) {
+        } else if price.is_some()
+            && crosses(a, b)
+            && crosses(b, a)
+            && choices::between(a, b).is_none()
+            && !became_fields(a, b)
+        {
             self.same(out);
         } else {
             self.everything(a, true, out)?;
@@ -279,7 +287,7 @@ impl<'s> Loose<'s> {
         Loose {
             path: at.to_vec(),
             node,
-            size: Size::for_field(node, words.described()),
+            size: Size::for_field(node, words.count()),
             words,
             unit,
             bare: NameWords::from_path(&bare, node.description()),

@@ -18,6 +18,11 @@ pub(crate) fn unknown_beside(schema: &Structural, object: &Json, stands: Option<
     unknown_fields(Some(schema.root()), fields, stands)
 }
 
+/// Returns true for a field without a value, and for one with its default, which nobody wrote.
+fn is_unwritten(node: &Node, stands: Option<&Json>) -> bool {
+    stands.is_none_or(|stands| node.default() == Some(stands))
+}
+
 /// `node` is `None` for an item of what is no list in the schema: it has no fields there.
 fn unknown_fields<'a>(
     node: Option<&Node>,
@@ -41,7 +46,7 @@ fn unknown_fields<'a>(
             }),
             Name::Opaque => None,
             Name::Field(child) => match stands.map(|stands| stands.get(name)) {
-                Some(None) if known_part(child, value).is_none() => Some(Patch::Set {
+                Some(stands) if is_unwritten(child, stands) && known_part(child, value).is_none() => Some(Patch::Set {
                     value: value.clone(),
                     guard: None,
                 }),
