@@ -3,7 +3,7 @@
 
 use crate::ids;
 use insula_api::{ClusterName, FieldError, FieldPath, Json, Object, Scope, names::labels};
-use insula_conversion::RuleSet;
+use insula_conversion::{RuleSet, parse_rules};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, ops::ControlFlow};
@@ -95,6 +95,26 @@ pub fn apart(rules: &RuleSet, definition: &Json) -> Apart {
         missing: beside(&named, &known),
         unnamed: beside(&known, &named),
     }
+}
+
+/// Returns the versions that the rules in force name which serve a definition; none if it is served
+/// without rules.
+fn ruled_versions(snapshot: &Snapshot, definition: &Json) -> Vec<String> {
+    let uid = definition["metadata"]["uid"].as_str().unwrap_or_default();
+    let Some(bundle) = snapshot.get(&ids::bundle(uid)) else {
+        return Vec::new();
+    };
+    let rules = parse_rules(&bundle.object.body_value()["rules"], &FieldPath::new("rules"));
+    let named = |rules: RuleSet| rules.named_versions().into_iter().map(str::to_owned).collect();
+    rules.map(named).unwrap_or_default()
+}
+
+/// Returns the versions that a definition has, that the rules in force name and that others do no
+/// longer.
+pub fn given_up(snapshot: &Snapshot, definition: &Json, apart: Option<Apart>) -> Vec<String> {
+    let ruled = ruled_versions(snapshot, definition);
+    let unnamed = apart.map(|apart| apart.unnamed).unwrap_or_default();
+    unnamed.into_iter().filter(|version| ruled.contains(version)).collect()
 }
 
 /// Returns a definition as it is once it has no longer these versions, which rules may wait for.

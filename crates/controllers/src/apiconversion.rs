@@ -52,7 +52,12 @@ impl ApiConversions {
     }
 
     /// Checks the rules of a definition. One of the two may have come before the other.
-    fn outcome_beside(&self, conversion: &ApiConversion, rules: &Json, definition: &Json) -> Outcome {
+    fn outcome_beside(
+        &self,
+        conversion: &ApiConversion,
+        rules: &Json,
+        (snapshot, definition): (&Snapshot, &Json),
+    ) -> Outcome {
         let parsed = parse_rules(&rules["spec"], &FieldPath::new("spec"));
         let apart = parsed.ok().map(|rules| parts::apart(&rules, definition));
         let Some(apart) = apart else {
@@ -62,18 +67,21 @@ impl ApiConversions {
             return Outcome::Wait(Awaited::Versions(apart.missing));
         }
         let outcome = self.outcome(conversion, &bundle::of_definition(definition, rules));
-        if matches!(outcome, Outcome::Wrong(_)) && !apart.unnamed.is_empty() {
-            let later = parts::without_versions(definition, &apart.unnamed);
-            if self
-                .registry
+        if !matches!(outcome, Outcome::Wrong(_)) {
+            return outcome;
+        }
+        let given_up = parts::given_up(snapshot, definition, Some(apart));
+        let later = parts::without_versions(definition, &given_up);
+        let fits = || {
+            self.registry
                 .catalog
                 .compile(&bundle::of_definition(&later, rules))
                 .is_ok()
-            {
-                return Outcome::Wait(Awaited::Removal(apart.unnamed));
-            }
+        };
+        match !given_up.is_empty() && fits() {
+            true => Outcome::Wait(Awaited::Removal(given_up)),
+            false => outcome,
         }
-        outcome
     }
 }
 
@@ -131,7 +139,7 @@ impl Reconciler for ApiConversions {
                 self.outcome(&conversion.view, &bundle::of_schema(schema, Some(rules)))
             }
             (Some(conversion), Some(rules), (None, Some(definition))) => {
-                self.outcome_beside(&conversion.view, rules, definition)
+                self.outcome_beside(&conversion.view, rules, (snapshot, definition))
             }
             _ => Outcome::Wait(Awaited::Schema),
         };

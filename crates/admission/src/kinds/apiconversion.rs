@@ -50,16 +50,21 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
     };
     let parsed = parse_rules(&joined["spec"], &FieldPath::new("spec"));
     let parsed = parsed.map_err(|malformed| malformed.errors);
-    let prove = |bundle: &Json| review.catalog.prove(bundle, &review.served.meter);
+    let prove = |bundle: &Json| {
+        let api = review.catalog.prove(bundle, &review.served.meter)?;
+        Ok(Some(Proved { api, waits: false }))
+    };
     let api = match (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
-        (Some(schema), _) => prove(&bundle::of_schema(&schema, Some(&joined))).map(Some),
+        (Some(schema), _) => prove(&bundle::of_schema(&schema, Some(&joined))),
         (None, Some(definition)) => prove_beside(review, &definition, &joined, parsed.as_ref().ok()),
         (None, None) => parsed.map(|_| None),
     };
-    let Some(api) = api.map_err(invalid)? else {
+    let Some(Proved { api, waits }) = api.map_err(invalid)? else {
         return Ok(());
     };
-    warn_of_rules(review, &api);
+    if !waits {
+        warn_of_rules(review, &api);
+    }
     let scopes = scopes(review, schema, &api);
     // First rules, or another part of them, change what is read and written, too.
     if let Some(before) = present(review, schema) {
@@ -68,6 +73,9 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
             return Err(review.forbid(new, why));
         }
         tried.warn(review, accepted);
+    }
+    if waits {
+        return Ok(());
     }
     for scope in scopes {
         trial::warn_of_objects(review, &api, &scope);
@@ -78,48 +86,49 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
     Ok(())
 }
 
-/// Proves the rules of a definition. `None` for rules that wait for it, which a warning says: it
-/// lacks versions that they name, or has versions still that they have named until now.
+/// Rules that hold.
+struct Proved {
+    api: Arc<Api>,
+    /// True if they wait for the definition: this is the API with the one that they wait for.
+    waits: bool,
+}
+
+/// Proves the rules of a definition. Rules wait for it, which a warning says, while it has versions
+/// that the rules in force name and these no longer do; `None` while it lacks versions that they
+/// name.
 fn prove_beside(
     review: &Review<'_>,
     definition: &Json,
     joined: &Json,
     parsed: Option<&RuleSet>,
-) -> std::result::Result<Option<Arc<Api>>, Vec<FieldError>> {
+) -> std::result::Result<Option<Proved>, Vec<FieldError>> {
     let prove = |definition: &Json| {
         let bundle = bundle::of_definition(definition, joined);
         review.catalog.prove(&bundle, &review.served.meter)
     };
     let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-    let wait = |until: &str, versions: &[String]| {
+    let warn = |until: &str, versions: &[String]| {
         review.warn(format!(
             "these rules wait until CustomResourceDefinition {name:?} {until} {}",
             versions.join(", ")
         ));
-        Ok(None)
     };
     let apart = parsed.map(|rules| parts::apart(rules, definition));
-    let Some(apart) = apart else {
-        return prove(definition).map(Some);
-    };
-    if !apart.missing.is_empty() {
-        return wait("has", &apart.missing);
+    if let Some(apart) = apart.as_ref().filter(|apart| !apart.missing.is_empty()) {
+        warn("has", &apart.missing);
+        return Ok(None);
     }
     let errors = match prove(definition) {
-        Ok(api) => return Ok(Some(api)),
+        Ok(api) => return Ok(Some(Proved { api, waits: false })),
         Err(errors) => errors,
     };
-    let stored = parts::joined(review.snapshot, review.cluster, name);
-    let stored = stored.and_then(|rules| parse_rules(&rules["spec"], &FieldPath::new("spec")).ok());
-    let given_up = |version: &String| {
-        let before = stored.as_ref().map(RuleSet::named_versions).unwrap_or_default();
-        before.contains(&version.as_str())
-    };
-    if apart.unnamed.is_empty() || !apart.unnamed.iter().all(given_up) {
+    let given_up = parts::given_up(review.snapshot, definition, apart);
+    if given_up.is_empty() {
         return Err(errors);
     }
-    prove(&parts::without_versions(definition, &apart.unnamed))?;
-    wait("no longer has", &apart.unnamed)
+    let api = prove(&parts::without_versions(definition, &given_up)).map_err(|_| errors)?;
+    warn("no longer has", &given_up);
+    Ok(Some(Proved { api, waits: true }))
 }
 
 /// Returns the API of a schema or definition with the rules that are stored now, if they fit.

@@ -100,7 +100,8 @@ pub(super) fn is_of_embedded(path: &str, root: &Node) -> bool {
     loop {
         if node.embedded() {
             let own = [".apiVersion", ".kind", ".metadata"];
-            return rest.is_empty() || own.iter().any(|own| rest.starts_with(own));
+            let is_own = |below: &str| below.is_empty() || below.starts_with(['.', '[']);
+            return rest.is_empty() || own.iter().any(|own| rest.strip_prefix(own).is_some_and(is_own));
         }
         let below = first_step(rest).and_then(|(step, after)| {
             rest = after;
