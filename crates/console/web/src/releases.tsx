@@ -275,6 +275,9 @@ interface EffectsProps extends Denied {
   accept: (accepted: Accepted) => void;
 }
 
+/** Returns true for an effect that somebody's word may accept. */
+const isAcceptable = (id: string) => !id.startsWith("version-stored:");
+
 /** The effects of a plan. Each has to be accepted before the plan is run. */
 function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps) {
   const effects = plan.effects ?? [];
@@ -300,7 +303,13 @@ function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps)
         {effects.map((effect) => (
           <li key={effect.id}>
             <label>
-              <input type="checkbox" checked={taken.has(effect.id)} onChange={() => turn(effect.id)} /> Accept{" "}
+              {isAcceptable(effect.id) ? (
+                <>
+                  <input type="checkbox" checked={taken.has(effect.id)} onChange={() => turn(effect.id)} /> Accept{" "}
+                </>
+              ) : (
+                "Not possible: "
+              )}
               <strong>{effect.detail || effect.id}</strong>
             </label>
             {effect.becomes && <p>{effect.becomes}</p>}
