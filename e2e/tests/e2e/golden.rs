@@ -22,8 +22,8 @@
 //!   who may list the exports of a workspace is told which there are, where kcp says that the
 //!   permission to bind is missing, or nothing.
 //! - `kcp-binding-rebind`: a field that a release takes from the stored version still shows in the
-//!   version that has it. kcp shows it in none. And an export cannot lose a version that a workspace
-//!   has used a moment ago, unless that is confirmed.
+//!   version that has it. kcp shows it in none. And an export loses no version that a workspace has
+//!   used a moment ago, unless that is confirmed.
 //! - `kcp-routing`: a path without a workspace is 404 only for callers who may know the existing
 //!   workspaces. The recorded server answers 404 to everybody; kcp's front proxy, to nobody.
 //! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is
