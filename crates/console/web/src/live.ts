@@ -118,21 +118,23 @@ export function usePolled(key: string, seconds: number, read: Read): Live & { ag
   const [round, setRound] = useState(0);
   const latest = useRef(read);
   latest.current = read;
+  /** The last reading of this key that did not fail, whatever began another one. */
+  const last = useRef({ key, at: new Date() });
+  if (last.current.key !== key) last.current = { key, at: new Date() };
   useEffect(() => {
     const ended = new AbortController();
     const { signal } = ended;
     let timer = 0;
-    let since = new Date();
-    const late = () => setLive({ state: "stale", since });
+    const late = () => setLive({ state: "stale", since: last.current.at });
     /** Makes one reading. Returns true unless it failed. */
     const once = async (): Promise<boolean> => {
       let shown: Live = { state: "read", every: seconds };
       try {
         await latest.current(AbortSignal.any([signal, AbortSignal.timeout(Math.max(READING_MAX, seconds * 2000))]));
-        since = new Date();
+        if (!signal.aborted) last.current = { key, at: new Date() };
       } catch (error) {
         const refused = error instanceof Refused && (error.status === 403 || error.status === 404);
-        shown = refused ? { state: "refused" } : { state: "stale", since };
+        shown = refused ? { state: "refused" } : { state: "stale", since: last.current.at };
       }
       clearTimeout(timer);
       if (signal.aborted) return false;
