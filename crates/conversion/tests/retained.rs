@@ -222,6 +222,19 @@ fn a_field_that_returns_as_another_type_shows_nothing() {
     let mut written = Written::new(&of(", level: string"), "v1", &json!({"size": 1, "level": "high"}));
     written.put(&of(""), "v1", &json!({"size": 2}));
     assert_eq!(written.shows(&of(", level: integer"), "v1"), json!({"size": 2}));
+    // It is there when the former type returns, and can be retired before.
+    assert_eq!(
+        written.shows(&of(", level: string"), "v1"),
+        json!({"size": 2, "level": "high"})
+    );
+    let path = SchemaPath::parse(".spec.level").unwrap();
+    let retire = |of: &Bundle| of.retire(written.0.stored("v1"), None, &path).unwrap();
+    let gone = retire(&of(", level: integer")).unwrap();
+    assert_eq!(
+        written.read(&of(", level: string"), &gone, "v1")["spec"],
+        json!({"size": 2})
+    );
+    assert_eq!(retire(&of(", level: string")), None);
     written.put(&of(", level: integer"), "v1", &json!({"size": 2, "level": 3}));
     assert_eq!(
         written.shows(&of(", level: integer"), "v1"),

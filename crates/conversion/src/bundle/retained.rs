@@ -163,7 +163,7 @@ impl Bundle {
             all.extend(patch.map(|patch| (root.name.clone(), patch)));
         }
         let mut gone = false;
-        for patches in [&mut residuals, &mut all] {
+        for (patches, is_retained) in [(&mut residuals, false), (&mut all, true)] {
             let names: Vec<String> = patches.keys().cloned().collect();
             for name in names {
                 let target = self.versions.iter().find(|version| version.name == name);
@@ -171,12 +171,23 @@ impl Bundle {
                 let target = target.or_else(|| (name == UNION).then(|| &self.versions[self.hub]));
                 let schema = target.map(|version| &*version.schema);
                 let is_meant = name == UNION || version.is_none_or(|version| version == name);
-                if !is_meant || schema.is_some_and(|schema| path.is_in(schema)) {
+                let has_field = schema.is_some_and(|schema| path.is_in(schema));
+                if !is_meant || has_field && !is_retained {
                     continue;
                 }
                 let Some(patch) = patches.remove(&name) else { continue };
-                let (left, went) = path.remove_from(patch, schema);
+                // A field of another type has values of its own beside those that it takes no more.
+                let (own, patch) = match schema.filter(|_| has_field) {
+                    Some(schema) => (retained::known(schema, &patch), retained::beyond(schema, &patch)),
+                    None => (None, Some(patch)),
+                };
+                let (left, went) = match (patch, schema.filter(|_| has_field)) {
+                    (Some(patch), Some(schema)) => path.remove_refused_from(patch, schema),
+                    (Some(patch), None) => path.remove_from(patch, schema),
+                    (None, _) => (None, false),
+                };
                 gone |= went;
+                let left = retained::both(own, left);
                 // The residual of the union tells that the others are relative to it.
                 let left = left.or_else(|| (name == UNION).then(|| Patch::Fields(BTreeMap::new())));
                 patches.extend(left.map(|left| (name, left)));

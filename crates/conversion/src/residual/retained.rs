@@ -111,7 +111,8 @@ pub(crate) fn after(schema: &Structural, retained: &Patch, old: &Json, new: &Jso
     )
 }
 
-fn both(one: Option<Patch>, other: Option<Patch>) -> Option<Patch> {
+/// Joins two parts of what is retained.
+pub(crate) fn both(one: Option<Patch>, other: Option<Patch>) -> Option<Patch> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),
         (one, other) => one.or(other),

@@ -96,10 +96,30 @@ impl SchemaPath {
     /// Removes what a patch sets at the path, `node` being the schema of what it patches. Returns
     /// what is left of it, and whether something went.
     pub(crate) fn remove_from(&self, patch: Patch, schema: Option<&Structural>) -> (Option<Patch>, bool) {
-        let mut went = false;
-        let left = without(patch, schema.map(Structural::root), &self.0, &mut went);
-        (left, went)
+        self.remove(patch, schema, false)
     }
+
+    /// Removes the same, but for what the field at the path takes: values of another type alone.
+    pub(crate) fn remove_refused_from(&self, patch: Patch, schema: &Structural) -> (Option<Patch>, bool) {
+        self.remove(patch, Some(schema), true)
+    }
+
+    fn remove(&self, patch: Patch, schema: Option<&Structural>, is_refused: bool) -> (Option<Patch>, bool) {
+        let mut removal = Removal {
+            went: false,
+            is_refused,
+        };
+        let left = without(patch, schema.map(Structural::root), &self.0, &mut removal);
+        (left, removal.went)
+    }
+}
+
+/// Removal of what is at a path.
+struct Removal {
+    /// True once something was there.
+    went: bool,
+    /// True if what the field takes stays.
+    is_refused: bool,
 }
 
 /// Returns the rest of the path below a name, if it leads there: a name of a field, or any entry of
@@ -113,20 +133,33 @@ fn below<'s>(node: Option<&Node>, name: &str, path: &'s [Step]) -> Option<&'s [S
     }
 }
 
-fn without(patch: Patch, node: Option<&Node>, path: &[Step], went: &mut bool) -> Option<Patch> {
-    if path.is_empty() {
-        *went = true;
-        return None;
+/// Returns true for a patch that is no part of what a node has: a value, or fields or items of what
+/// was an object or a list.
+fn is_of_another_type(patch: &Patch, node: &Node) -> bool {
+    match patch {
+        Patch::Set { .. } => true,
+        Patch::Fields(_) => node.properties().next().is_none() && node.additional().is_none(),
+        Patch::Within(_) | Patch::Items { .. } => node.items().is_none(),
+        Patch::Unset { .. } => false,
     }
-    let in_item = |patch: Patch, went: &mut bool| match path.split_first() {
-        Some((Step::Each, rest)) => without(patch, node.and_then(Node::items), rest, went),
+}
+
+fn without(patch: Patch, node: Option<&Node>, path: &[Step], removal: &mut Removal) -> Option<Patch> {
+    if path.is_empty() {
+        let takes = |node: &Node| !is_of_another_type(&patch, node);
+        let goes = !removal.is_refused || !node.is_some_and(takes);
+        removal.went |= goes;
+        return (!goes).then_some(patch);
+    }
+    let in_item = |patch: Patch, removal: &mut Removal| match path.split_first() {
+        Some((Step::Each, rest)) => without(patch, node.and_then(Node::items), rest, removal),
         _ => Some(patch),
     };
     match patch {
         Patch::Fields(fields) => {
             let left = fields.into_iter().filter_map(|(name, patch)| {
                 let left = match below(node, &name, path) {
-                    Some(rest) => without(patch, node.and_then(|node| node.child(&name)), rest, went),
+                    Some(rest) => without(patch, node.and_then(|node| node.child(&name)), rest, removal),
                     None => Some(patch),
                 };
                 Some((name, left?))
@@ -137,15 +170,15 @@ fn without(patch: Patch, node: Option<&Node>, path: &[Step], went: &mut bool) ->
         Patch::Within(entries) => {
             let left = entries
                 .into_iter()
-                .filter_map(|(at, patch)| Some((at, in_item(patch, went)?)));
+                .filter_map(|(at, patch)| Some((at, in_item(patch, removal)?)));
             let left: Vec<_> = left.collect();
             (!left.is_empty()).then_some(Patch::Within(left))
         }
         Patch::Items { items, of, guard } => {
             let items = items.into_iter().map(|item| match item {
-                Item::Base(at, patch) => Item::Base(at, patch.and_then(|patch| in_item(patch, went))),
+                Item::Base(at, patch) => Item::Base(at, patch.and_then(|patch| in_item(patch, removal))),
                 Item::New(value) => match path.split_first() {
-                    Some((Step::Each, rest)) => Item::New(item_without(value, rest, went)),
+                    Some((Step::Each, rest)) => Item::New(item_without(value, rest, &mut removal.went)),
                     _ => Item::New(value),
                 },
             });
@@ -153,7 +186,7 @@ fn without(patch: Patch, node: Option<&Node>, path: &[Step], went: &mut bool) ->
             Some(Patch::Items { items, of, guard })
         }
         Patch::Set { value, guard } => {
-            let value = value_without(value, path, went)?;
+            let value = value_without(value, path, &mut removal.went)?;
             Some(Patch::Set { value, guard })
         }
         Patch::Unset { .. } => Some(patch),

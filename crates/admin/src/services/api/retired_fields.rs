@@ -124,7 +124,7 @@ impl Target {
         Ok(Field { version, path })
     }
 
-    /// Refuses a field that the API still has: it shows what it holds.
+    /// Refuses a field that the API has: what it shows is not retired.
     fn check_gone(&self, api: &Served, field: &Field, path: &str) -> Result<(), Status> {
         let bundle = &api.api.bundle;
         let lacking: Vec<&str> = bundle.lacking(&field.path).collect();
@@ -166,19 +166,19 @@ impl AdminService {
         let (registry, snapshot, wanted) = (Arc::clone(&self.api.registry), session.snapshot.clone(), field.clone());
         let scan = move || {
             let api = target.api(&registry, &snapshot)?;
-            target.check_gone(&api, &wanted, &request.field)?;
+            let is_first = position.is_none();
             let after = position.map(|position| {
                 rewrite::key_at(api.resource_id(), &position)
                     .ok_or_else(|| status::invalid("page_token", "is none that this server gave out"))
             });
             let scope = target.scope(&api);
-            Ok(retire::scan(
-                &registry,
-                &snapshot,
-                &scope,
-                &wanted,
-                after.transpose()?.as_ref(),
-            ))
+            let after = after.transpose()?;
+            let found = retire::scan(&registry, &snapshot, &scope, &wanted, after.as_ref());
+            // A field that has another type now may have held something before.
+            if is_first && found.holders.is_empty() && found.next.is_none() {
+                target.check_gone(&api, &wanted, &request.field)?;
+            }
+            Ok(found)
         };
         let found = self.run_blocking(session, &located, scan).await?;
         let names = session.names(&session.snapshot)?;
