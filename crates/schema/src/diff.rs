@@ -18,6 +18,9 @@ use crate::rule::Rule;
 use insula_api::Json;
 use std::fmt;
 
+/// Detail of a field that takes no null any more.
+pub const NULL_REFUSED: &str = "null is not accepted any more";
+
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
@@ -218,7 +221,7 @@ impl Differ {
             ("unknown fields", old.preserves_unknown(), new.preserves_unknown()),
         ] {
             match (before, after) {
-                (true, false) if name == "null" => self.bound(path, true, "null is not accepted any more".to_owned()),
+                (true, false) if name == "null" => self.bound(path, true, NULL_REFUSED.to_owned()),
                 (true, false) => self.gone(path, format!("{name} are not kept any more")),
                 (false, true) if name == "null" => self.bound(path, false, "null is accepted".to_owned()),
                 (false, true) => self.bound(path, false, format!("{name} are kept")),

@@ -45,7 +45,7 @@ pub use crate::definition::{
     undecodable_schema, unknown_keywords, validate_client_config, validate_definition, validate_definition_status,
     validate_definition_update,
 };
-pub use crate::diff::{Change, ChangeKind, diff};
+pub use crate::diff::{Change, ChangeKind, NULL_REFUSED, diff};
 pub use crate::embedded::{check_embedded, metadata_type_error};
 pub use crate::jsonpath::{JSON_PATH_BYTES_MAX, JSON_PATH_DEPTH_MAX, JsonPath, PathBudget, PathError, PathTooCostly};
 pub use crate::lint::{Lint, LintKind, lint, lint_between};

@@ -59,6 +59,9 @@ impl Effect {
             names::FIELD_REMOVED => {
                 "shown no longer; kept until `insula export retire --field`, and shown if the field returns"
             }
+            names::VALUE_REFUSED if self.detail == insula_schema::NULL_REFUSED => {
+                "shown as it is; any write of the object drops it, as in Kubernetes, and it does not come back"
+            }
             names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
             names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
             names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
