@@ -102,7 +102,7 @@ pub struct BadPath(pub String);
 
 /// Parses a path as it came over the wire. Encoded bytes are decoded once; a segment that decodes
 /// to `.`, `..` or a text with `/` is refused, so that the authorised path is the served one. The
-/// name of an object alone may be [ambiguous](is_ambiguous).
+/// name of an object alone may have `;` or a backslash, which other servers may read in two ways.
 pub fn parse(raw: &str) -> Result<Route, BadPath> {
     let segments = segments(raw)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
