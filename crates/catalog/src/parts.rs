@@ -111,10 +111,10 @@ fn ruled_versions(snapshot: &Snapshot, definition: &Json) -> Vec<String> {
 
 /// Returns the versions that a definition has, that the rules in force name and that others do no
 /// longer.
-pub fn given_up(snapshot: &Snapshot, definition: &Json, apart: Option<Apart>) -> Vec<String> {
+pub fn given_up(snapshot: &Snapshot, definition: &Json, apart: Apart) -> Vec<String> {
     let ruled = ruled_versions(snapshot, definition);
-    let unnamed = apart.map(|apart| apart.unnamed).unwrap_or_default();
-    unnamed.into_iter().filter(|version| ruled.contains(version)).collect()
+    let unnamed = apart.unnamed.into_iter();
+    unnamed.filter(|version| ruled.contains(version)).collect()
 }
 
 /// Returns a definition as it is once it has no longer these versions, which rules may wait for.

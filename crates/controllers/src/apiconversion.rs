@@ -70,7 +70,7 @@ impl ApiConversions {
         if !matches!(outcome, Outcome::Wrong(_)) {
             return outcome;
         }
-        let given_up = parts::given_up(snapshot, definition, Some(apart));
+        let given_up = parts::given_up(snapshot, definition, apart);
         let later = parts::without_versions(definition, &given_up);
         let fits = || {
             self.registry

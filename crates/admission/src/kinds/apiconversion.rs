@@ -113,13 +113,16 @@ fn prove_beside(
             versions.join(", ")
         ));
     };
-    let apart = parsed.map(|rules| parts::apart(rules, definition));
-    if let Some(apart) = apart.as_ref().filter(|apart| !apart.missing.is_empty()) {
+    let serves = |api| Some(Proved { api, waits: false });
+    let Some(apart) = parsed.map(|rules| parts::apart(rules, definition)) else {
+        return prove(definition).map(serves);
+    };
+    if !apart.missing.is_empty() {
         warn("has", &apart.missing);
         return Ok(None);
     }
     let errors = match prove(definition) {
-        Ok(api) => return Ok(Some(Proved { api, waits: false })),
+        Ok(api) => return Ok(serves(api)),
         Err(errors) => errors,
     };
     let given_up = parts::given_up(review.snapshot, definition, apart);

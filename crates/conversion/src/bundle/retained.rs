@@ -176,18 +176,17 @@ impl Bundle {
                     continue;
                 }
                 let Some(patch) = patches.remove(&name) else { continue };
-                // A field of another type has values of its own beside those that it takes no more.
-                let (own, patch) = match schema.filter(|_| has_field) {
-                    Some(schema) => (retained::known(schema, &patch), retained::beyond(schema, &patch)),
-                    None => (None, Some(patch)),
-                };
-                let (left, went) = match (patch, schema.filter(|_| has_field)) {
-                    (Some(patch), Some(schema)) => path.remove_refused_from(patch, schema),
-                    (Some(patch), None) => path.remove_from(patch, schema),
-                    (None, _) => (None, false),
+                let (left, went) = match schema.filter(|_| has_field) {
+                    // A field of another type has values of its own beside those it takes no more.
+                    Some(schema) => {
+                        let refused = retained::beyond(schema, &patch);
+                        let removed = refused.map(|refused| path.remove_refused_from(refused, schema));
+                        let (left, went) = removed.unwrap_or_default();
+                        (retained::both(retained::known(schema, &patch), left), went)
+                    }
+                    None => path.remove_from(patch, schema),
                 };
                 gone |= went;
-                let left = retained::both(own, left);
                 // The residual of the union tells that the others are relative to it.
                 let left = left.or_else(|| (name == UNION).then(|| Patch::Fields(BTreeMap::new())));
                 patches.extend(left.map(|left| (name, left)));
