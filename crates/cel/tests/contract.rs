@@ -1,6 +1,5 @@
 //! Guarantees to other crates besides values: references, error messages with positions, limits,
 //! sharing between threads.
-#![allow(clippy::expect_used)]
 
 use insula_cel::{
     AbsenceMode, Activation, Budget, CALL_COST_MAX, EvalError, OBJECT_COST_MAX, Outcome, Program, SOURCE_BYTES_MAX,

@@ -1,6 +1,5 @@
 //! Functions that only conversion rules have: their results, errors and costs, and their absence
 //! elsewhere.
-#![allow(clippy::expect_used)]
 
 use insula_cel::{
     AbsenceMode, Activation, Budget, CALL_COST_MAX, Decl, Env, EvalError, ListKind, Outcome, Program, Type,

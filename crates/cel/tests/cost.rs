@@ -1,6 +1,5 @@
 //! Costs: the estimate from declared bounds, the cost at run time, and that it stays within the
 //! estimate.
-#![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Field, ListKind, Program, Type};
 use insula_meter::Meter;

@@ -3,7 +3,6 @@
 //!
 //! A short run by default. `FUZZ_SECONDS=60 FUZZ_SEED=7 cargo test -p insula-cel --test fuzz
 //! --release` runs longer; a failure names the seed and the expression.
-#![allow(clippy::expect_used)]
 // The test reads a clock to end in time; the crate itself never reads one.
 #![allow(clippy::disallowed_methods)]
 

@@ -1,6 +1,5 @@
 //! Runs every expression in `policies/*.yaml`: features of admission policies only, with an
 //! authorizer that answers from the table.
-#![allow(clippy::expect_used)]
 
 use insula_cel::{
     AbsenceMode, Activation, Authorize, AuthorizerCheck, AuthorizerDecision, Budget, CALL_COST_MAX, CheckTarget, Decl,

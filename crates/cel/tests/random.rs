@@ -1,6 +1,5 @@
 //! Random expressions: compiling and evaluating any text neither panics nor differs from run to
 //! run.
-#![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Program};
 use insula_meter::Meter;

@@ -3,7 +3,6 @@
 //! Long texts are written in pieces: `expr: ['size(', ['[', 95], …]` repeats `[` 95 times, and
 //! `texts: {self: [x, 4097]}` is a variable of that many `x`. `budget` replaces the cost limit of a
 //! call.
-#![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, CALL_COST_MAX, Outcome, Program};
 use insula_meter::Meter;

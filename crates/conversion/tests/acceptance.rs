@@ -1,12 +1,9 @@
 //! Port of kcp's deleted end-to-end test of APIConversion, the only published acceptance test of
 //! the feature. Runs with v1 stored, as there, and with v2 stored.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, object, yaml};
 use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use serde_json::{Value as Json, json};
-use support::{bundle, object, yaml};
 
 const WIDGETS: &str = r"
 versions:

@@ -1,15 +1,12 @@
 //! One search reports every faulty rule and field, each with its smallest object.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::yaml;
 use insula_api::FieldPath;
 use insula_conversion::proof::{Search, prove};
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
 use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
-use support::yaml;
 
 fn compile(rules: &Json) -> Result<Bundle, Vec<insula_api::FieldError>> {
     let schema = |fields: Json| {

@@ -1,9 +1,6 @@
 //! Versions without rules: which fields break between them.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{bundle, yaml};
+use crate::support::{bundle, yaml};
 
 fn breaks(versions: &str) -> Vec<String> {
     let bundle = bundle(&yaml(&format!("versions:\n{versions}"))).unwrap_or_else(|errors| panic!("{errors:#?}"));

@@ -1,12 +1,9 @@
 //! Field coverage of the samples' rules.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, yaml};
 use expect_test::{Expect, expect};
 use insula_conversion::field_coverage;
 use std::fmt::Write;
-use support::{bundle, yaml};
 
 fn table(text: &str) -> String {
     let bundle = bundle(&yaml(text)).unwrap_or_else(|errors| panic!("{errors:#?}"));

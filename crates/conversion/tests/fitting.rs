@@ -1,13 +1,10 @@
 //! Values that one version accepts and another one refuses: all kinds at once, each with its
 //! smallest example.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, yaml};
 use insula_conversion::Bundle;
 use insula_conversion::proof::{Search, prove, search};
 use insula_meter::Meter;
-use support::{bundle, yaml};
 
 const RULES: &str = r"
 versions:

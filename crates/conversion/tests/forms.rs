@@ -1,15 +1,12 @@
 //! Table tests: every file of `tests/data` has schemas, rules, and writes with expected reads.
 //! After each write, the laws are checked in all versions.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, object, yaml};
 use insula_api::FieldPath;
 use insula_conversion::proof::Search;
 use insula_conversion::{Bundle, ToStore, laws, proof, unmetered_budget};
 use insula_meter::Meter;
 use serde_json::Value as Json;
-use support::{bundle, object, yaml};
 
 #[test]
 fn rule_forms_and_stories() {

@@ -1,7 +1,4 @@
 //! Arbitrary rules are accepted or refused, and never panic; errors name the limits.
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use insula_api::FieldPath;
 use insula_conversion::{Path, laws, parse_rules, unmetered_budget};
@@ -60,12 +57,12 @@ proptest! {
             "m": {"*": {"x": "string"}}});
         let doc = json!({"versions": {"v1": {"spec": spec}, "v2": {"spec": spec}},
             "rules": {"conversions": [{"from": "v1", "to": "v2", "rules": rules}]}});
-        if let Ok(bundle) = support::bundle(&doc) {
+        if let Ok(bundle) = crate::support::bundle(&doc) {
             let part = json!({"spec": {"a": "q", "l": [{"x": "1", "l": ["y"]}, {"x": "2"}], "m": {"k": {"x": "3"},
                 "n": {}}}});
             for part in [part, json!({"spec": {"l": [], "m": {}}}), json!({})] {
                 for version in ["v1", "v2"] {
-                    let x = support::object(version, &part);
+                    let x = crate::support::object(version, &part);
                     let Ok(after) = bundle.put(&x, version, None, &mut unmetered_budget()) else { continue };
                     laws::put_get(&bundle, &x, version, &after).map_err(|v| TestCaseError::fail(v.to_string()))?;
                     laws::get_put(&bundle, &after).map_err(|v| TestCaseError::fail(v.to_string()))?;

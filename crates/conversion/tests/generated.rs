@@ -2,15 +2,12 @@
 //!
 //! The test runs 100,000 cases. Any other number:
 //! `cargo run -p insula-conversion --example laws -- 1000000 7`.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::apis::generated_api;
+use crate::support::bundle;
+use crate::support::laws::hold;
 use insula_conversion::proof::objects;
 use insula_conversion::{Bundle, ToStore, unmetered_budget};
-use support::apis::generated_api;
-use support::bundle;
-use support::laws::hold;
 
 const SEED: u64 = 2026;
 /// Generated APIs of one test, and cases (sequences of up to four writes) for each. Two tests run

@@ -1,14 +1,11 @@
 //! The laws over generated objects and edits through all versions, for rule sets that move, rename,
 //! compute and drop. A failure prints its seed and the shortest sequence of writes that shows it.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, object, schema, yaml};
 use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use serde_json::{Map, Value as Json, json};
-use support::{bundle, object, schema, yaml};
 
 const CASES: u32 = 300;
 const SEED: u64 = 2026;

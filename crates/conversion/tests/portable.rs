@@ -1,14 +1,11 @@
 //! Objects that carry their residual: round trips, edits in between, and limits.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{object, schema, yaml};
 use insula_api::FieldPath;
 use insula_conversion::{Portable, RESIDUAL_ANNOTATION, VersionSchema, parse_rules, proof, unmetered_budget};
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use support::{object, schema, yaml};
 
 fn portable(doc: &Json) -> Portable {
     let versions: Vec<VersionSchema> = doc["versions"]
@@ -119,7 +116,7 @@ fn more_than_annotations_hold_is_refused() {
 fn there_and_back_gives_the_same() {
     let mut trips = 0;
     for seed in 0..120 {
-        let doc = support::apis::generated_api(seed);
+        let doc = crate::support::apis::generated_api(seed);
         let portable = portable(&doc);
         let names: Vec<&String> = doc["versions"].as_object().unwrap().keys().collect();
         for (i, from) in names.iter().enumerate() {

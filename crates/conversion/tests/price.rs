@@ -1,13 +1,10 @@
 //! Cost of rules over schemas without bounds, as published schemas are.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, object, yaml};
 use insula_api::FieldPath;
 use insula_conversion::{Budget, Bundle, unmetered_budget};
 use insula_meter::Meter;
 use serde_json::json;
-use support::{bundle, object, yaml};
 
 /// A task without bounds: lists of objects with texts, lists and maps.
 fn task(rule: &str) -> Bundle {

@@ -1,11 +1,8 @@
 //! Search for counterexamples: rule sets that hold, and the findings for those that do not.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, yaml};
 use insula_conversion::proof::{Search, prove, search};
 use insula_meter::Meter;
-use support::{bundle, yaml};
 
 fn found(text: &str) -> String {
     let doc = yaml(text);

@@ -1,13 +1,10 @@
 //! Rules that only read: whatever they read, the fields beside are carried as if the rule were not
 //! there. Random schemas with one such rule, and each spelling of such rules by hand.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::apis::Dice;
+use crate::support::{bundle, bundle_of, object};
 use insula_conversion::{Bundle, ToStore, unmetered_budget};
 use serde_json::{Map, Value as Json, json};
-use support::apis::Dice;
-use support::{bundle, bundle_of, object};
 
 const SEED: u64 = 2026;
 /// Random schemas with one rule each.
@@ -273,7 +270,7 @@ fn api(dice: &mut Dice) -> Api {
     let mut v2 = version(&["group", "y"]);
     v2.insert("group".to_owned(), json!("string"));
     v2.insert("made".to_owned(), json!({"group": "string"}));
-    let rules = support::yaml(&format!("{{conversions: [{{from: v1, to: v2, rules: [{rule}]}}]}}"));
+    let rules = crate::support::yaml(&format!("{{conversions: [{{from: v1, to: v2, rules: [{rule}]}}]}}"));
     let storage = ["v1", "v2"][dice.below(2)];
     let doc = json!({"storage": storage, "versions": {"v1": {"spec": v1}, "v2": {"spec": v2}}, "rules": rules});
     Api { doc, common }

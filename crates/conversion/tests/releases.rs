@@ -1,11 +1,8 @@
 //! Objects of generated APIs over their releases: fields go and return, the storage version moves,
 //! versions come and go. After each write and each release every version shows what a model says:
 //! of each field the value that was written last through a version that has it.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::releases::{hold, hold_one};
+use crate::support::releases::{hold, hold_one};
 
 /// Seeds of generated APIs: 100 of each take about 20 seconds of one core.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;

@@ -1,11 +1,8 @@
 //! Values under names that rules give them, while a version or a field is away for a release.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, object, yaml};
 use insula_conversion::{ToStore, laws, unmetered_budget};
 use serde_json::{Value as Json, json};
-use support::{bundle, object, yaml};
 
 /// An object over the releases of an API.
 #[derive(Default)]

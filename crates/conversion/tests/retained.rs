@@ -1,13 +1,10 @@
 //! Values of a field that a release takes away: kept, shown by no version without it, shown when
 //! the field returns, and gone with the item that they are in.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle_of, object};
 use insula_conversion::{Bundle, SchemaPath, ToStore, laws, unmetered_budget};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use support::{bundle_of, object};
 
 /// An object that is written under one release after another.
 struct Written(ToStore);
@@ -206,7 +203,7 @@ fn what_a_schema_keeps_whatever_it_is_is_not_retained() {
     let template = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}});
     let doc = json!({"versions": {"v1": {"spec": {"template": {"$": template}, "rest": "any", "all": "anything"}}}});
-    let bundle = support::bundle(&doc).unwrap();
+    let bundle = crate::support::bundle(&doc).unwrap();
     let spec = json!({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}},
         "rest": {"x": {"y": 1}}, "all": [{"x": 1}]});
     let mut written = Written::new(&bundle, "v1", &spec);

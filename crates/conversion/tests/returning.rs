@@ -1,11 +1,8 @@
 //! Values of fields and lists that are away for a release, in versions beside the stored one.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle_of, object};
 use insula_conversion::{ToStore, unmetered_budget};
 use serde_json::{Value as Json, json};
-use support::{bundle_of, object};
 
 /// An object over the releases of an API: each of them gives the document and the storage version.
 #[derive(Default)]

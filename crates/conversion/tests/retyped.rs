@@ -1,12 +1,9 @@
 //! Values of a field that gets another type with a release: one write beside them loses nothing,
 //! and all of them are there when the former type returns.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle_of, object};
 use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use serde_json::{Value as Json, json};
-use support::{bundle_of, object};
 
 /// Types of a field, each with values of it.
 fn types() -> Vec<(&'static str, Vec<Json>)> {

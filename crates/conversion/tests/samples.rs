@@ -4,10 +4,8 @@
 //! `objects/<case>.<version>.yaml` is one object in each version, whichever wrote it. Where one
 //! version has more fields than the others, the case is called `<case>-of-<version>`: that version
 //! wrote it, and writes through the others keep its hidden fields.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::yaml;
 use insula_api::FieldPath;
 use insula_conversion::proof::{Search, prove};
 use insula_conversion::{Bundle, LossPolicy, ToStore, VersionSchema, laws, parse_rules, unmetered_budget};
@@ -16,7 +14,6 @@ use insula_schema::Structural;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use support::yaml;
 
 /// Least number of cases in a folder.
 const CASES_MIN: usize = 2;

@@ -1,14 +1,11 @@
 //! Values of any shape in versions that show different parts of them: lists in maps in lists, lists
 //! of lists, nulls, and empty lists and maps. After each write, and when storage has moved, every
 //! version shows what a model says.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::apis::Dice;
+use crate::support::{bundle, object};
 use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use serde_json::{Map, Value as Json, json};
-use support::apis::Dice;
-use support::{bundle, object};
 
 /// Generated APIs of each seed, moves of the stored version of each, and writes between them.
 const SEEDS: std::ops::Range<u64> = 0..4;

@@ -1,13 +1,10 @@
 //! A value that two versions have is one value, whatever lies between them: fields that the hub
 //! lacks, at every depth, with rules and without.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::written::{Written, residuals_of};
+use crate::support::{bundle_of, object};
 use insula_conversion::{Stored, laws, unmetered_budget};
 use serde_json::json;
-use support::written::{Written, residuals_of};
-use support::{bundle_of, object};
 
 const ADDED: &str = "
 versions:

@@ -1,12 +1,9 @@
 //! A list of which rules name an item is one list of the versions that have the same rules for it,
 //! whatever of it the hub shows.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::written::Written;
+use crate::support::{bundle, bundle_of, yaml};
 use serde_json::{Value as Json, json};
-use support::written::Written;
-use support::{bundle, bundle_of, yaml};
 
 /// Rules of two versions with the hub name the first item of a list that the hub lacks.
 const NAMED: &str = "

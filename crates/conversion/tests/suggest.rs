@@ -1,16 +1,13 @@
 //! Rules guessed from two schemas: the suggestions compile, and cover most of the samples' rules.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::suggested::{guessed, lines};
+use crate::support::{schema, yaml};
 use expect_test::{Expect, expect};
 use insula_conversion::SURE;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path as File;
-use support::suggested::{guessed, lines};
-use support::{schema, yaml};
 
 fn check(old: &str, new: &str, want: Expect) {
     let (found, refused) = guessed(&schema(&yaml(old)), &schema(&yaml(new)), ["v1", "v2"]);

@@ -1,11 +1,8 @@
 //! Kinds of evidence for a suggestion: each makes a pair sure that would be a guess or none without
 //! it, and does not where it says too little.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::suggested::sure;
 use expect_test::expect;
-use support::suggested::sure;
 
 /// Fields that turn several things on are told apart by what they turn on.
 #[test]

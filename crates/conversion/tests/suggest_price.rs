@@ -1,6 +1,5 @@
 //! The work of suggestions is paid: schemas that are made to cost end with the account of whoever
 //! sent them, and no single comparison is longer than a part of a second.
-#![allow(clippy::unwrap_used)]
 
 use insula_conversion::{VersionSchema, suggest};
 use insula_meter::{Bounds, Ended, Meter, Scheduler, TenantPays};

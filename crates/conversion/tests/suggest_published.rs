@@ -1,10 +1,8 @@
 //! Suggestions for published APIs (`../shared/testdata/real` and `published`): fields that their
 //! authors renamed, moved or restructured are found, and little else is proposed.
 //! `published_moves.txt` lists what ten of them need, `unseen_moves.txt` what 33 others need.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::yaml;
 use expect_test::expect;
 use insula_conversion::proof::Search;
 use insula_conversion::{SURE, Suggestions, VersionSchema, suggest};
@@ -15,7 +13,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path as File;
 use std::sync::Arc;
-use support::yaml;
 
 const NEEDED: &str = include_str!("testdata/published_moves.txt");
 const NEEDED_UNSEEN: &str = include_str!("testdata/unseen_moves.txt");

@@ -1,15 +1,12 @@
 //! The fourteen weak points of kcp's first conversion engine (2022–2023), each shown to be fixed as
 //! far as a library can show it.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{bundle, bundle_of, object, yaml};
 use insula_api::FieldPath;
 use insula_conversion::{Budget, Bundle, ToStore, parse_rules, rules_in_schema, unmetered_budget};
 use insula_meter::Meter;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use support::{bundle, bundle_of, object, yaml};
 
 fn write(bundle: &Bundle, version: &str, part: Json, old: Option<&ToStore>) -> ToStore {
     let old = old.map(|o| o.stored(bundle.storage()));

@@ -1,5 +1,4 @@
 //! Tests of the command line: flags, output and exit codes.
-#![allow(clippy::unwrap_used)]
 
 use std::{
     fs,

@@ -1,5 +1,4 @@
 //! Tests of the demonstration: its lines, its exit code, and its commands run in a shell.
-#![allow(clippy::unwrap_used)]
 
 use std::{
     io::{BufRead, BufReader},

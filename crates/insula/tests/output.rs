@@ -1,6 +1,5 @@
 //! Texts that the tools without a server print, as recorded in `output/`. `cargo xtask bless`
 //! records them anew.
-#![allow(clippy::unwrap_used)]
 
 use std::{
     fs::File,

@@ -1,6 +1,5 @@
 //! The tools without a server on ten published definitions (`../shared/testdata/real`): drafts with
 //! rules for all versions are accepted as they are, and every command ends soon.
-#![allow(clippy::unwrap_used)]
 
 use std::{
     fs,

@@ -3,7 +3,6 @@
 //! Each row changes a plain definition of widgets: `schema` is merged into the schema of `v1`,
 //! `spec` into its spec, `definition` into the whole. A row with `new` is an update to `new`.
 //! `errors` lists all errors in order; `…` stands for the rest of a long text.
-#![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
 use insula_schema::{

@@ -1,5 +1,4 @@
 //! Tables of schemas and the declarations of their values.
-#![allow(clippy::unwrap_used)]
 
 use insula_cel::{Decl, Shape};
 use insula_schema::Structural;

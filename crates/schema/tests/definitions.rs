@@ -1,6 +1,6 @@
 //! Real definitions (`../shared/testdata/crds`): each is valid, compiles, and validates generated
 //! objects. Without them the test prints so and passes.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::print_stdout)]
 
 use insula_api::{FieldPath, Json};
 use insula_meter::Meter;

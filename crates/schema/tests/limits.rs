@@ -1,5 +1,4 @@
 //! Limits on input of tenants: each hostile input is refused or validated quickly on a small stack.
-#![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
 use insula_meter::Meter;

@@ -1,5 +1,4 @@
 //! Tables of schemas and objects (`data/objects.yaml`), and properties of generated ones.
-#![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
 use insula_meter::Meter;

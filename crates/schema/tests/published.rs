@@ -1,6 +1,5 @@
 //! Schemas in OpenAPI documents (`data/published.yaml`): declarations that version 2 omits, and the
 //! fields of every object.
-#![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
 use insula_schema::{openapi_v2, openapi_v3};

@@ -4,7 +4,7 @@
 //! The recordings are outside of the project (`../shared/golden`); without them the test prints so
 //! and passes. Causes of other crates (metadata of whole objects, failing patches, static types of
 //! rules) are left out by name below.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::print_stdout)]
 
 use insula_api::{FieldError, Json};
 use insula_meter::Meter;

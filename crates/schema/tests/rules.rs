@@ -1,5 +1,4 @@
 //! Tables of schemas with rules (`data/rules.yaml`): errors of admission, and errors of the rules.
-#![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
 use insula_meter::Meter;

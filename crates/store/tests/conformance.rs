@@ -1,5 +1,4 @@
 //! The contract, on the engines of this crate.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_store::{
     MemoryStore, Store, conformance,

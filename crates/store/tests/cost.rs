@@ -1,5 +1,4 @@
 //! Bounds of cost: idle cursors while others write, and the history.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_meter::ServerWork;

@@ -1,7 +1,6 @@
 //! kill -9 in the middle of writes: a child process (this test binary again) commits numbered
 //! transactions of several keys and says which were acknowledged; the parent kills it at a random
 //! moment, opens what is left and counts.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "the child's way to say what was acknowledged")]
 #![allow(
     clippy::disallowed_methods,
@@ -69,7 +68,7 @@ fn writer() {
 
 fn write_until_killed(dir: &Path, round: u64, after: Duration) -> HashMap<u64, Revision> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer", "--ignored", "--nocapture"])
+        .args(["--exact", "crash::writer", "--ignored", "--nocapture"])
         .env("INSULA_CRASH_DIR", dir)
         .env("INSULA_CRASH_START", (round * ROUND).to_string())
         .stdout(Stdio::piped())

@@ -1,7 +1,6 @@
 //! Damage to the files of a store: flipped bits, zeroed, misdirected and lost pages, files that are
 //! cut or gone. Whatever is damaged, the store serves exactly what was acknowledged, or it is
 //! refused with a reason.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a failed run names its seed")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};

@@ -1,5 +1,4 @@
 //! Disks that fail a flush, lose what was not flushed, and tear what they were writing.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_meter::ServerWork;

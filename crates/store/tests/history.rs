@@ -1,6 +1,5 @@
 //! The history on disk: bounded, read only where it is that of the objects, and given up when the
 //! disk is full.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_store::{

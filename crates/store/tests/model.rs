@@ -1,6 +1,5 @@
 //! Random operations on an engine and on the model: every answer and every view must agree.
 //! proptest prints the failing sequence and keeps its seed in `proptest-regressions`.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_meter::ServerWork;

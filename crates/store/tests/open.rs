@@ -1,5 +1,4 @@
 //! Opening: one process at a time, what a restart keeps, and what is refused.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_meter::ServerWork;

@@ -1,6 +1,5 @@
 //! A disk that gets full: deletions are taken from the reserve, other writes are refused, nothing
 //! is lost, and all is well when there is space again.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope, Timestamp};
 use insula_meter::ServerWork;

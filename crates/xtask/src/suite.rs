@@ -59,25 +59,21 @@ pub fn bench(root: &Path) -> Result<()> {
 /// # Errors
 /// Fails when a test does not build or fails for another reason than its snapshot.
 pub fn bless(root: &Path, only: Option<&str>) -> Result<()> {
-    let mut command = cargo(root);
-    command.args([
-        "test",
-        "--workspace",
-        "--locked",
-        "--no-fail-fast",
-        "--quiet",
-        "--lib",
-        "--bins",
-    ]);
-    for test in snapshot_tests(root)? {
-        command.args(["--test", &test]);
+    let mut integration = vec!["--tests".to_owned()];
+    for package in snapshot_packages(root)? {
+        integration.extend(["--package".to_owned(), package]);
     }
-    command.arg("--").args(only);
-    let status = command
-        .env("UPDATE_EXPECT", "1")
-        .status()
-        .context("cannot run cargo test")?;
-    ensure!(status.success(), "cargo test failed: the output above says which tests");
+    let unit = ["--workspace", "--lib", "--bins"].map(str::to_owned).to_vec();
+    for selection in [unit, integration] {
+        let mut command = cargo(root);
+        command.args(["test", "--locked", "--no-fail-fast", "--quiet"]);
+        command.args(selection).arg("--").args(only);
+        let status = command
+            .env("UPDATE_EXPECT", "1")
+            .status()
+            .context("cannot run cargo test")?;
+        ensure!(status.success(), "cargo test failed: the output above says which tests");
+    }
     Ok(())
 }
 
@@ -112,18 +108,19 @@ pub fn proto(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of the integration tests that hold snapshots.
-fn snapshot_tests(root: &Path) -> Result<BTreeSet<String>> {
+/// Returns the packages whose integration tests hold snapshots.
+fn snapshot_packages(root: &Path) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for member in root.join("crates").read_dir()? {
-        let Ok(tests) = member?.path().join("tests").read_dir() else {
+        let member = member?;
+        let Ok(tests) = member.path().join("tests").read_dir() else {
             continue;
         };
         for test in tests {
             let path = test?.path();
             let rust = path.extension().is_some_and(|extension| extension == "rs");
             if rust && fs::read_to_string(&path)?.contains("use expect_test::") {
-                found.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+                found.insert(format!("insula-{}", member.file_name().display()));
             }
         }
     }
