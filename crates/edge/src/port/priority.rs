@@ -171,10 +171,15 @@ impl PriorityRuntimes {
     }
 }
 
+/// Stack of each thread. What recurses, such as the parser of CEL, is bounded so that it fits into the
+/// smaller one; code that is not optimised takes several times as much.
+const STACK_BYTES: usize = if cfg!(debug_assertions) { 16 << 20 } else { 2 << 20 };
+
 /// Returns a builder of threads that answer, which others replace while they compute for long.
 pub fn threads() -> Builder {
     let mut threads = Builder::new_multi_thread();
     threads.max_blocking_threads(WAITING + BLOCKING);
+    threads.thread_stack_size(STACK_BYTES);
     threads
 }
 
