@@ -21,7 +21,6 @@ use crate::{
     status::{self, Fault},
 };
 use data_encoding::HEXLOWER;
-use futures_util::future::BoxFuture;
 use insula_api::{ClusterName, Json, ObjectKey, Rng, Scope, Timestamp, Uid};
 use insula_catalog::{Error, ids};
 use insula_meter::ServerWork;
@@ -115,38 +114,42 @@ impl AdminService {
     /// INVALID_ARGUMENT for an id that is no UUID or belongs to another request, ABORTED while the
     /// first request runs, FAILED_PRECONDITION where its answer was not kept, and the refusal of
     /// the work.
-    pub(crate) fn once<'a, Q: Message, A: Message + Default + 'a>(
-        &'a self,
-        session: &'a Session,
+    // No bound `Send`: each caller would prove it for all that its work holds, which took rustc
+    // a second each. The calls themselves are proven to be.
+    pub(crate) async fn once<Q: Message, A: Message + Default>(
+        &self,
+        session: &Session,
         once: Once<'_>,
         message: &Q,
-        work: impl Future<Output = Result<A, Status>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<A, Status>> {
-        let id = parse_id(once.request_id).map(|id| id.filter(|_| !once.validate_only));
-        let request = id.map(|id| Some(Request::from_message(session, id?, &message.encode_to_vec())));
-        let work: BoxFuture<'a, _> = Box::pin(work);
-        Box::pin(async move {
-            let Some(request) = request? else {
-                return work.await;
-            };
-            let (_running, begun) = match self.begun(session, &request).await? {
-                Begun::Now(running, entry) => (running, entry),
-                Begun::Before(answer) => return replayed(session, &answer),
-            };
-            match work.await {
-                Ok(answer) => {
-                    self.done(&request, &begun, &answer.encode_to_vec()).await;
-                    Ok(answer)
-                }
-                // A request that has ended has seen a part, by which nothing is refused for good.
-                Err(failure) if is_open(&failure) || session.check_walks().is_err() => Err(failure),
-                Err(refusal) => {
-                    // A record that stays is taken over by the repetition.
-                    let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun)])).await;
-                    Err(refusal)
-                }
+        work: impl Future<Output = Result<A, Status>>,
+    ) -> Result<A, Status> {
+        let id = parse_id(once.request_id)?.filter(|_| !once.validate_only);
+        let Some(id) = id else {
+            return work.await;
+        };
+        let request = Request::from_message(session, id, &message.encode_to_vec());
+        let (running, begun) = match self.begun(session, &request).await? {
+            Begun::Now(running, entry) => (running, entry),
+            Begun::Before(answer) => return replayed(session, &answer),
+        };
+        let answer = work.await;
+        let kept = answer.as_ref().map(Message::encode_to_vec);
+        self.ended(session, (&request, &begun), kept).await;
+        drop(running);
+        answer
+    }
+
+    /// Keeps the answer of a request, or removes its record where it was refused for good.
+    async fn ended(&self, session: &Session, (request, begun): (&Request, &Entry), answer: Result<Vec<u8>, &Status>) {
+        match answer {
+            Ok(answer) => self.done(request, begun, &answer).await,
+            // A request that has ended has seen a part, by which nothing is refused for good.
+            Err(failure) if is_open(failure) || session.check_walks().is_err() => {}
+            Err(_) => {
+                // A record that stays is taken over by the repetition.
+                let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun.clone())])).await;
             }
-        })
+        }
     }
 
     /// Begins a request, or finds its answer.

@@ -211,10 +211,10 @@ impl ApiServer {
 
 impl Entered {
     /// Does the work of the call within the workspace's throttle slot.
-    pub fn run<'a, T: Send + 'a>(self, work: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    // No bound `Send`: each caller would prove it for all that its work holds.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> T {
         let span = tracing::info_span!(target: TRACE, "registry");
-        let work: BoxFuture<'a, T> = Box::pin(work.instrument(span));
-        Box::pin(self.slot.run(work))
+        self.slot.run(pin!(work.instrument(span))).await
     }
 }
 

@@ -16,10 +16,10 @@ const RETRY_SECONDS: u32 = 1;
 
 /// Makes a change on the session's state, and again on the state of then where others have changed
 /// the same meanwhile, unless the caller gave an etag: then the refusal is the caller's.
-pub(super) async fn retried<T, F: Future<Output = Result<T, Status>> + Send>(
+pub(super) async fn retried<T, F: Future<Output = Result<T, Status>>>(
     session: &Session,
     etag: &str,
-    make: impl Fn(Snapshot) -> F + Send + Sync,
+    make: impl Fn(Snapshot) -> F,
 ) -> Result<T, Status> {
     let registry = &session.api.registry;
     let mut snapshot = session.snapshot.clone();
