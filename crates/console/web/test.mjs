@@ -269,6 +269,11 @@ test("rates are those between readings, and a counter that fell began anew", () 
   assert.equal(readings.rates("a").length, RATES_MAX);
 });
 
+test("one place reads trees of workspaces, follows and closes them", () => {
+  const sources = readdirSync("src").filter((file) => readFileSync(`src/${file}`, "utf8").includes("new Tree("));
+  assert.deepEqual(sources, ["use-tree.ts"]);
+});
+
 test("a migration shows how far the objects are", () => {
   const condition = (type, status, reason, message) => ({ type, status, reason, message });
   const running = condition("StorageMigrating", "True", "MigrationRunning", "40% of 300 objects are stored in v2");
