@@ -328,6 +328,7 @@ await pages.servers(page, tools);
 await pages.difference(page, tools);
 await fresh.polled(page, tools);
 await fresh.details(page, tools);
+await fresh.traffic(page, tools);
 const guest = await visitor();
 await signIn(guest, tenant, "root:org-01");
 await pages.catalogue(page, guest, tools);

@@ -10,6 +10,7 @@ import type { Column } from "./grid";
 import { commandOf, named, pathOf } from "./kinds";
 import { Listing } from "./listing";
 import { oldest, usePolled } from "./live";
+import type { Polled } from "./live";
 import { problem } from "./model";
 import type { Workspace } from "./model";
 import { go, link } from "./router";
@@ -59,7 +60,7 @@ interface Below {
   looked: string[];
   found: Found[];
   more: () => void;
-  live: ReturnType<typeof usePolled>;
+  live: Polled;
 }
 
 /** Looks into the workspaces of a tree, some at first and more when asked. Where they are more, it
@@ -100,6 +101,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
   const polled = usePolled(workspace, LOOK, async (signal) => setOwn(await failing(workspace, known, signal)));
   // The kinds of the workspace itself, which those below mostly serve as well, are known first.
   const below = useBelow(tree, known, own !== undefined);
+  const error = tree.error ?? polled.error ?? below.live.error;
   const objects = [...(own ? [own] : []), ...below.found].flatMap((found) => found.objects);
   const items: Item[] = [
     ...stuck.map((one) => {
@@ -143,7 +145,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       query={query}
       change={setQuery}
       found={`${count(items.length)} stuck`}
-      error={tree.error}
+      error={error}
       retry={() => void tree.load()}
       above={<Looked own={own} below={below} />}
       ready
@@ -152,7 +154,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       keyOf={({ key }) => key}
       choose={choose}
       chosen={chosen}
-      empty={tree.loaded && own ? `Nothing that is stuck was found in ${workspace} and the workspaces below it.` : "Looking…"}
+      empty={tree.loaded && own ? `Nothing that is stuck was found in ${workspace} and the workspaces below it.` : error === undefined ? "Looking…" : ""}
     >
       {shown?.object ? (
         <Chain object={shown.object} />
