@@ -65,6 +65,18 @@ impl FieldErrorKind {
     }
 }
 
+/// Source of an error: how it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Finding {
+    /// The text itself is wrong.
+    #[default]
+    Mistake,
+    /// An object shows that rules do not convert it, or lose values of it.
+    Counterexample,
+    /// An object shows a value that one version accepts and another refuses.
+    Misfit,
+}
+
 /// Error about one field. Prints as `spec.size: Invalid value: 0: must be positive`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
@@ -76,6 +88,8 @@ pub struct FieldError {
     pub value: String,
     /// The cause, and the fix.
     pub detail: String,
+    /// How it was found.
+    pub finding: Finding,
 }
 
 impl FieldError {
@@ -85,7 +99,14 @@ impl FieldError {
             field: field.clone(),
             value,
             detail,
+            finding: Finding::default(),
         }
+    }
+
+    /// Returns the error as one that was found in some way.
+    #[must_use]
+    pub fn found_as(self, finding: Finding) -> Self {
+        FieldError { finding, ..self }
     }
 
     /// Reports a missing value.

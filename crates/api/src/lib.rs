@@ -25,7 +25,7 @@ mod verb;
 
 pub use cluster::{ClusterName, ClusterPath, InvalidCluster};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
-pub use error::{FieldError, FieldErrorKind, aggregate, go_quoted, is_printable};
+pub use error::{FieldError, FieldErrorKind, Finding, aggregate, go_quoted, is_printable};
 pub use freeze::Freeze;
 pub use go_value::{go_float, go_shown};
 pub use meta::{Labels, Meta, OwnerReference, Uid};

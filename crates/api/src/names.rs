@@ -81,59 +81,66 @@ pub mod finalizers {
 
 /// Effects of a change of schemas or rules on stored objects.
 pub mod effects {
-    /// Declares the kinds and the list of them.
+    /// The word that an effect needs, if it reaches objects.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Consent {
+        /// Nobody's.
+        Unneeded,
+        /// Somebody's.
+        Needed,
+        /// No word counts: the release is refused.
+        Impossible,
+    }
+
+    /// Declares the kinds, the list of them, and the consent that each needs.
     macro_rules! kinds {
-        ($($(#[$doc:meta])* $name:ident = $text:literal;)+) => {
+        ($($(#[$doc:meta])* $name:ident = $text:literal, $consent:ident;)+) => {
             $($(#[$doc])* pub const $name: &str = $text;)+
             /// All kinds.
             pub const ALL: &[&str] = &[$($name),+];
+
+            /// Returns the consent that effects of a kind need.
+            pub fn consent(kind: &str) -> Consent {
+                match kind {
+                    $($name => Consent::$consent,)+
+                    _ => Consent::Needed,
+                }
+            }
         };
     }
 
     kinds! {
         /// A served version stops showing a value, by rules.
-        VALUE_HIDDEN = "value-hidden";
+        VALUE_HIDDEN = "value-hidden", Needed;
         /// A field is gone from the schema of a served version.
-        FIELD_REMOVED = "field-removed";
+        FIELD_REMOVED = "field-removed", Needed;
         /// A schema refuses a value that it accepted: another type, a tighter bound, a value of an
         /// enum.
-        VALUE_REFUSED = "value-refused";
+        VALUE_REFUSED = "value-refused", Needed;
         /// A field must be there that could be absent.
-        FIELD_REQUIRED = "field-required";
+        FIELD_REQUIRED = "field-required", Needed;
         /// An absent field is read as another value, or not at all.
-        DEFAULT_CHANGED = "default-changed";
-        /// An absent field is read as a value.
-        DEFAULT_ADDED = "default-added";
+        DEFAULT_CHANGED = "default-changed", Needed;
+        /// An absent field is read as a value. No value that was read changes.
+        DEFAULT_ADDED = "default-added", Unneeded;
         /// A served version shows another value, by rules.
-        VALUE_CHANGED = "value-changed";
+        VALUE_CHANGED = "value-changed", Needed;
         /// A served version shows nothing of what a client writes in another one, by rules.
-        WRITE_HIDDEN = "write-hidden";
+        WRITE_HIDDEN = "write-hidden", Needed;
         /// A served version shows another value of what a client writes in another one, by rules.
-        WRITE_CHANGED = "write-changed";
-        /// A version is served no longer.
-        VERSION_REMOVED = "version-removed";
+        WRITE_CHANGED = "write-changed", Needed;
+        /// A version is served no longer. Its removal is confirmed by itself.
+        VERSION_REMOVED = "version-removed", Unneeded;
         /// The whole resource is on offer no longer.
-        API_REMOVED = "api-removed";
+        API_REMOVED = "api-removed", Needed;
         /// An object cannot be read in a served version.
-        UNREADABLE = "unreadable";
-        /// A version is gone in which objects are stored: nobody can accept that.
-        VERSION_STORED = "version-stored";
+        UNREADABLE = "unreadable", Needed;
+        /// A version is gone in which objects are stored.
+        VERSION_STORED = "version-stored", Impossible;
         /// A kind, scope, subresource, selectable field or identity of items is gone or another.
-        CLIENT_BROKEN = "client-broken";
-        /// A printer column is gone or shows another value.
-        COLUMN_REMOVED = "column-removed";
-    }
-
-    /// Returns true if an effect of this kind that reaches objects needs somebody's word. A version
-    /// that goes is confirmed by itself, a first default changes no value that was read, and a
-    /// column hurts nobody's objects.
-    pub fn needs_acceptance(kind: &str) -> bool {
-        !matches!(kind, VERSION_REMOVED | DEFAULT_ADDED | COLUMN_REMOVED)
-    }
-
-    /// Returns true if somebody's word may accept effects of this kind.
-    pub fn is_acceptable(kind: &str) -> bool {
-        kind != VERSION_STORED
+        CLIENT_BROKEN = "client-broken", Needed;
+        /// A printer column is gone or shows another value. It hurts nobody's objects.
+        COLUMN_REMOVED = "column-removed", Unneeded;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Uses of the versions of bound APIs by tenants.
 //!
 //! A request in a tenant's workspace for a bound resource is a use of the version in its path,
-//! unless a page of the console makes it.
+//! unless a page of the console reads it in the session of a viewer.
 //! [`VersionUses`] notes the first use of each hour in memory; every later one of the hour costs an
 //! atomic read. A task of the server writes the notes into one [`UseRecord`] for each route, and
 //! several servers on one store merge theirs by the latest time. The status of an export and the

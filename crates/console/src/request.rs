@@ -203,13 +203,13 @@ impl Console {
         headers.remove(OWN);
         if let Some(token) = token {
             headers.insert(AUTHORIZATION, bearer(&token)?);
+            arrival.client = ClientKind::Session;
         }
         let uri = request.uri();
         let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = &uri.path()[API.len()..];
         let path = if path.is_empty() { "/" } else { path };
         *request.uri_mut() = with_path(uri, &format!("{path}{query}")).ok_or(Refusal::NotFound)?;
-        arrival.client = ClientKind::Console;
         Ok(())
     }
 

@@ -264,9 +264,27 @@ test("rates are those between readings, and a counter that fell began anew", () 
   add(20, { a: 150, b: 5 });
   add(25, { a: 10, b: 5 });
   assert.deepEqual(readings.rates("a"), [5, 2]);
-  assert.deepEqual([readings.rate("a"), readings.rates("b"), readings.rates("c")], [2, [0.5, 0], [0, 0]]);
+  assert.deepEqual([readings.rate("a"), readings.rates("b")], [2, [undefined, 0]]);
   for (let time = 26; time < 126; time += 1) add(time, { a: time });
   assert.equal(readings.rates("a").length, RATES_MAX);
+});
+
+test("a counter that a reading misses has no rate there, and none of all that it ever counted behind", () => {
+  const readings = new Readings();
+  const add = (seconds, counts) => readings.add(seconds * 1000, new Map(Object.entries(counts)));
+  add(10, { a: 10_000, "a get": 10_000 });
+  add(20, {});
+  assert.equal(readings.rate("a"), undefined);
+  add(30, { a: 10_040, "a get": 10_010, "a list": 30 });
+  assert.deepEqual(readings.rates("a"), [undefined, 2]);
+  // The one of the whole is the sign that a verb that is absent was not used.
+  assert.deepEqual([readings.rate("a get", "a"), readings.rate("a list", "a"), readings.rate("a list")], [0.5, 1.5, undefined]);
+  assert.equal(readings.rate("b"), undefined);
+});
+
+test("one place reads trees of workspaces, follows and closes them", () => {
+  const sources = readdirSync("src").filter((file) => readFileSync(`src/${file}`, "utf8").includes("new Tree("));
+  assert.deepEqual(sources, ["use-tree.ts"]);
 });
 
 test("a migration shows how far the objects are", () => {

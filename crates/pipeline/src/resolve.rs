@@ -23,7 +23,8 @@ use std::sync::Arc;
 pub struct Resolved<'a> {
     resource: ResolvedResource,
     version: Arc<str>,
-    client: ClientKind,
+    /// True for a viewer who looks at objects by the console.
+    is_look: bool,
     permit: &'a Permit,
     meter: &'a Meter,
 }
@@ -45,10 +46,11 @@ impl Authorized {
         third_party::check(third_party_resources, path, &resource.served)?;
         let version = resource.served.served_versions().find(|v| *v.name == *path.version);
         let version = version.map(|v| v.name.clone()).ok_or_else(|| unknown(path))?;
+        let reads = call::verb(self.attributes()).is_some_and(Verb::reads);
         Ok(Resolved {
             resource,
             version,
-            client: self.client(),
+            is_look: reads && self.client() == ClientKind::Session,
             permit: self.permit(),
             meter: &self.scope().meter,
         })
@@ -70,7 +72,7 @@ impl Resolved<'_> {
         let Resolved {
             resource,
             version,
-            client,
+            is_look,
             permit,
             meter,
         } = self;
@@ -85,7 +87,8 @@ impl Resolved<'_> {
         }
         // A provider sees its tenants through a view scope: what it uses is no use of theirs. A
         // page of the console shows any version: who looks at a workspace does not depend on it.
-        if matches!(view_scope, ViewScope::Within) && client == ClientKind::Program {
+        // Its writes do count, and so does what comes without a session, which any client can send.
+        if matches!(view_scope, ViewScope::Within) && !is_look {
             let (uses, clock) = (&registry.uses, &registry.clock);
             uses.note(&served, &cluster, &version, clock.now());
         }

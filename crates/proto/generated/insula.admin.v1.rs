@@ -42,6 +42,9 @@ pub struct FieldViolation {
     /// For people: what is wrong, why, and what would put it right.
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
+    /// How it was found.
+    #[prost(enumeration = "FindingKind", tag = "4")]
+    pub kind: i32,
 }
 impl ::prost::Name for FieldViolation {
     const NAME: &'static str = "FieldViolation";
@@ -100,6 +103,43 @@ impl ::prost::Name for ObjectCount {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/insula.admin.v1.ObjectCount".into()
+    }
+}
+/// The kind of what is wrong with a schema or its conversion rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FindingKind {
+    /// Of a server that does not tell.
+    Unspecified = 0,
+    /// Rules or a schema that make no sense as they are.
+    Mistake = 1,
+    /// An object that the rules cannot convert, or whose values they lose. The message shows it.
+    Counterexample = 2,
+    /// A value that one version accepts and another would refuse. The message shows an object with it.
+    Misfit = 3,
+}
+impl FindingKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FINDING_KIND_UNSPECIFIED",
+            Self::Mistake => "FINDING_KIND_MISTAKE",
+            Self::Counterexample => "FINDING_KIND_COUNTEREXAMPLE",
+            Self::Misfit => "FINDING_KIND_MISFIT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FINDING_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "FINDING_KIND_MISTAKE" => Some(Self::Mistake),
+            "FINDING_KIND_COUNTEREXAMPLE" => Some(Self::Counterexample),
+            "FINDING_KIND_MISFIT" => Some(Self::Misfit),
+            _ => None,
+        }
     }
 }
 /// The kind of an event of a watch.
@@ -2258,6 +2298,9 @@ pub struct ReleaseEffect {
     /// The last write of any of them by a client.
     #[prost(message, optional, tag = "8")]
     pub last_write_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The word that it needs, if it reaches objects.
+    #[prost(enumeration = "EffectConsent", tag = "9")]
+    pub consent: i32,
 }
 impl ::prost::Name for ReleaseEffect {
     const NAME: &'static str = "ReleaseEffect";
@@ -4050,6 +4093,43 @@ impl ::prost::Name for OfferedVersion {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/insula.admin.v1.OfferedVersion".into()
+    }
+}
+/// The word that an effect of a release needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum EffectConsent {
+    /// Of a server that does not tell: somebody's word.
+    Unspecified = 0,
+    /// Nobody's. A version that goes is confirmed by itself.
+    Unneeded = 1,
+    /// Somebody's, by accepted_effects.
+    Needed = 2,
+    /// No word counts: such a release is refused.
+    Impossible = 3,
+}
+impl EffectConsent {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "EFFECT_CONSENT_UNSPECIFIED",
+            Self::Unneeded => "EFFECT_CONSENT_UNNEEDED",
+            Self::Needed => "EFFECT_CONSENT_NEEDED",
+            Self::Impossible => "EFFECT_CONSENT_IMPOSSIBLE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "EFFECT_CONSENT_UNSPECIFIED" => Some(Self::Unspecified),
+            "EFFECT_CONSENT_UNNEEDED" => Some(Self::Unneeded),
+            "EFFECT_CONSENT_NEEDED" => Some(Self::Needed),
+            "EFFECT_CONSENT_IMPOSSIBLE" => Some(Self::Impossible),
+            _ => None,
+        }
     }
 }
 /// The decision on a claim.
@@ -9416,7 +9496,8 @@ pub struct ValidateResponse {
     #[prost(message, repeated, tag = "3")]
     pub violations: ::prost::alloc::vec::Vec<FieldViolation>,
     /// Values that one version accepts and another would refuse: one text for each kind, with the smallest object. They
-    /// do not make the pair invalid, unless the rules ask for it (spec.validation: Refuse).
+    /// do not make the pair invalid, unless the rules ask for it (spec.validation: Refuse): they are violations of the
+    /// kind FINDING_KIND_MISFIT then.
     #[prost(string, repeated, tag = "4")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

@@ -57,3 +57,30 @@ export async function details(page, { url, admin }) {
   await stale.waitFor({ state: "detached", timeout: SOON });
   assert.ok(await why.isVisible());
 }
+
+/** Rates of workspaces go on without the figures of the server, and each part says what it lacks. */
+export async function traffic(page, { url }) {
+  const team = "root:org-01:team-001";
+  await page.goto(`${url}/console/traffic/root:org-01?show=${team}`);
+  const shown = page.getByRole("complementary", { name: `Traffic of ${team}` });
+  const own = shown.locator("section").filter({ has: page.getByRole("heading", { name: team }) });
+  const server = shown.locator("section").filter({ has: page.getByRole("heading", { name: "The server that answers" }) });
+  const rates = own.getByRole("img").locator("rect");
+  await rates.first().waitFor();
+  await server.getByText("Watches").waitFor();
+  await page.route("**/console/api/metrics", busy);
+  await server.getByText(STALE).waitFor();
+  await server.getByText("too busy to say").waitFor();
+  assert.ok(await server.getByText("Watches").isVisible());
+  await rates.nth(await rates.count()).waitFor();
+  assert.equal(await own.getByText(STALE).count(), 0);
+  await page.unroute("**/console/api/metrics", busy);
+  await server.getByText(STALE).waitFor({ state: "detached", timeout: SOON });
+
+  await page.route(method("QuotaService/GetUsage"), busy);
+  await own.getByText(STALE).waitFor();
+  await own.getByText("too busy to say").waitFor();
+  await page.unroute(method("QuotaService/GetUsage"), busy);
+  await own.getByText(STALE).waitFor({ state: "detached", timeout: SOON });
+  assert.equal(await page.getByText("too busy to say").count(), 0);
+}

@@ -39,6 +39,23 @@ fn schema(name: &str, versions: &[&str]) -> Value {
     })
 }
 
+/// A definition of pumps in some versions, and rules without any.
+fn manifests(versions: &[&str]) -> [Value; 2] {
+    let schema = schema("any", versions);
+    let mut definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "pumps.example.io"}, "spec": schema["spec"],
+    });
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version["schema"] = json!({"openAPIV3Schema": version["schema"]});
+    }
+    let rules = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "pumps.example.io"},
+        "spec": {"conversions": []},
+    });
+    [definition, rules]
+}
+
 fn export(schema: &str) -> Value {
     json!({
         "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "pumps"},
@@ -263,18 +280,7 @@ impl Tool {
     }
 
     fn publication(&self, how: &str, versions: &[&str], arguments: &[&str]) -> (i32, String, String) {
-        let schema = schema("any", versions);
-        let mut definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "pumps.example.io"}, "spec": schema["spec"],
-        });
-        for version in definition["spec"]["versions"].as_array_mut().unwrap() {
-            version["schema"] = json!({"openAPIV3Schema": version["schema"]});
-        }
-        let rules = json!({
-            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "pumps.example.io"},
-            "spec": {"conversions": []},
-        });
+        let [definition, rules] = manifests(versions);
         let publish = ["publish", "--name", "pumps", how, "-f", "-"];
         self.export(&[&publish, arguments].concat(), &format!("{definition}\n---\n{rules}"))
     }
@@ -376,6 +382,25 @@ fn a_version_in_which_objects_are_stored_stays() {
     let pump = json!({"apiVersion": "example.io/v2", "kind": "Pump", "metadata": {"name": "a"}});
     used.one.post(&pumps_of("v2"), &pump).expect(201);
     let before = tool.schemas(&[]);
+    // The answer says so by data, and not by the name alone.
+    let request =
+        json!({"workspace": used.path, "export": "pumps", "manifests": manifests(&["v1"]), "validateOnly": true});
+    let headers = [("content-type", "application/json")];
+    let path = "/insula.admin.v1.ApiService/PublishApi";
+    let plan = server
+        .admin()
+        .try_send("POST", path, &headers, request.to_string().into());
+    let plan = plan.unwrap().body;
+    let consent = |kind: &str| {
+        let mut effects = plan["effects"].as_array().into_iter().flatten();
+        let effect = effects.find(|effect| effect["id"].as_str().is_some_and(|id| id.starts_with(kind)));
+        effect.map(|effect| effect["consent"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        consent("version-stored:").as_deref(),
+        Some("EFFECT_CONSENT_IMPOSSIBLE"),
+        "{plan}"
+    );
     for how in ["--check", "--apply"] {
         let accepted = ["--accept", "unreadable", "--remove", "pumps/v2"];
         let (code, out, error) = tool.publication(how, &["v1"], &accepted);

@@ -132,6 +132,39 @@ fn server_and_tool_have_one_verdict() {
     assert!(admitted >= 3 && refused >= 3, "{admitted} admitted, {refused} refused");
 }
 
+/// Each violation says how it was found, as data: nobody has to know the words of its message.
+#[test]
+fn a_violation_says_how_it_was_found() {
+    let server = shared();
+    let text = json!({"type": "string"});
+    let short = json!({"type": "string", "maxLength": 3});
+    let moved = |from: &str| json!([{"field": from, "destination": ".spec.b"}]);
+    let computed = json!([{"from": "int(v1.spec.a)", "to": "spec.b"}]);
+    let number = json!({"type": "integer"});
+    for (kind, to, rules) in [
+        ("FINDING_KIND_MISTAKE", &text, &moved(".spec.nothing")),
+        ("FINDING_KIND_COUNTEREXAMPLE", &number, &computed),
+        ("FINDING_KIND_MISFIT", &short, &moved(".spec.a")),
+    ] {
+        let manifests = manifests("found", &json!({"a": text}), &json!({"b": to}), rules);
+        let body = json!({"manifests": manifests}).to_string();
+        let headers = [("content-type", "application/json")];
+        let path = "/insula.admin.v1.ConversionService/Validate";
+        let answer = server.admin().try_send("POST", path, &headers, body.into()).unwrap();
+        let kinds: Vec<&str> = answer.body["violations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|violation| violation["kind"].as_str())
+            .collect();
+        assert!(
+            kinds.contains(&kind) && kinds.iter().all(|other| *other == kind),
+            "{kind}: {}",
+            answer.text
+        );
+    }
+}
+
 /// A definition whose hub has the first item of a list that two other versions have, and its rules;
 /// `item` is the one that the rules from v3 name.
 fn with_lists(group: &str, item: usize) -> [Value; 2] {

@@ -4,7 +4,7 @@
 mod source;
 
 use self::source::{Pair, check_alone};
-use super::{api::manifests, rules};
+use super::{api::manifests, positions::violation_of_object, rules};
 use crate::{
     session::{AdminService, Located, Session, right},
     status,
@@ -41,7 +41,7 @@ impl ConversionService for AdminService {
                 let proven = compiled(&pair.schema, pair.rules.as_ref());
                 // The fields of these violations are those of the object that they are about.
                 Ok(proof((&registry, &meter), proven, |errors| {
-                    errors.iter().map(violation).collect()
+                    errors.iter().map(violation_of_object).collect()
                 }))
             }
             false => {
@@ -299,12 +299,4 @@ pub(super) fn object(field: &str, sent: Option<Struct>) -> Result<Option<Json>, 
     let converted = sent.map(value::to_json).transpose();
     let converted = converted.map_err(|error| Status::invalid_argument(format!("{field}: {error}")))?;
     Ok(converted.map(Json::Object))
-}
-
-fn violation(error: &FieldError) -> FieldViolation {
-    FieldViolation {
-        field: error.field.to_string(),
-        reason: error.kind.reason().to_owned(),
-        message: error.body(),
-    }
 }

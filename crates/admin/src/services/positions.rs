@@ -1,9 +1,9 @@
 //! Errors of the schemas and rules of a request, each at its field of the request.
 
 use crate::status::Fault;
-use insula_api::{FieldError, Json};
+use insula_api::{FieldError, Finding, Json};
 use insula_catalog::parts;
-use insula_proto::admin::v1::{ErrorReason, FieldViolation};
+use insula_proto::admin::v1::{ErrorReason, FieldViolation, FindingKind};
 use tonic::{Code, Status};
 
 /// Fields of rules in an APIConversion. All others are fields of the schema.
@@ -64,12 +64,26 @@ impl Positions {
 
     /// Returns errors as an answer, with the fields of the request.
     pub(super) fn violations(&self, errors: &[FieldError]) -> Vec<FieldViolation> {
-        let violation = |error: &FieldError| FieldViolation {
-            field: self.field(error),
-            reason: error.kind.reason().to_owned(),
-            message: error.body(),
-        };
-        errors.iter().map(violation).collect()
+        errors.iter().map(|error| violation(error, self.field(error))).collect()
+    }
+}
+
+/// Returns an error as an answer, at the field of the object that it is about.
+pub(super) fn violation_of_object(error: &FieldError) -> FieldViolation {
+    violation(error, error.field.to_string())
+}
+
+fn violation(error: &FieldError, field: String) -> FieldViolation {
+    let kind = match error.finding {
+        Finding::Mistake => FindingKind::Mistake,
+        Finding::Counterexample => FindingKind::Counterexample,
+        Finding::Misfit => FindingKind::Misfit,
+    };
+    FieldViolation {
+        field,
+        reason: error.kind.reason().to_owned(),
+        message: error.body(),
+        kind: kind.into(),
     }
 }
 
@@ -82,12 +96,7 @@ pub(super) fn refused(violations: &[FieldViolation]) -> Status {
 /// Returns the refusal of stored rules that are wrong: FAILED_PRECONDITION with the fields of the
 /// stored object.
 pub(super) fn unusable(name: &str, errors: &[FieldError]) -> Status {
-    let violation = |error: &FieldError| FieldViolation {
-        field: error.field.to_string(),
-        reason: error.kind.reason().to_owned(),
-        message: error.body(),
-    };
-    let violations: Vec<FieldViolation> = errors.iter().map(violation).collect();
+    let violations: Vec<FieldViolation> = errors.iter().map(violation_of_object).collect();
     let text = format!("the rules of {name:?} are not valid: ");
     with_fields(Code::FailedPrecondition, ErrorReason::WrongState, &text, &violations)
 }

@@ -109,6 +109,11 @@ impl Effect {
         }
     }
 
+    /// Returns the word that it needs, if it reaches objects.
+    pub fn consent(&self) -> names::Consent {
+        names::consent(self.kind)
+    }
+
     /// Returns the name by which somebody accepts it, such as
     /// `field-removed:widgets.example.io/v2:.spec.backup`.
     pub fn id(&self) -> String {

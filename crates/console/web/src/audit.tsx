@@ -95,19 +95,12 @@ export function Audit({ place, home }: { place: Place; home: string }) {
   const workspace = place.workspace || home;
   const selected = { workspace: all ? "" : workspace, failed, pageSize: PAGE };
   const [read, setRead] = useState<Read>();
-  const [error, setError] = useState<unknown>();
   const [query, setQuery] = useState("");
   const [chosen, setChosen] = useState("");
   const work = useWork();
   const live = usePolled(JSON.stringify(selected), EVERY, async (signal) => {
-    try {
-      const answer = await events(selected, signal);
-      setRead((before) => joined(before, answer));
-      setError(undefined);
-    } catch (refused) {
-      if (!signal.aborted) setError(refused);
-      throw refused;
-    }
+    const answer = await events(selected, signal);
+    setRead((before) => joined(before, answer));
   });
   const noOlder = read ? (read.older ? undefined : "The log of this server has no older ones.") : NOT_READ;
   const older = () =>
@@ -169,7 +162,7 @@ export function Audit({ place, home }: { place: Place; home: string }) {
         </>
       }
       above={shown.length > 0 && <Timeline events={shown} />}
-      error={error ?? work.error}
+      error={live.error ?? work.error}
       ready={read !== undefined}
       columns={columns}
       rows={shown}

@@ -11,6 +11,14 @@ export interface Effect {
   objects: number;
   examples: string[];
   workspaces: { workspace: string; objects: number }[];
+  /** The word that it needs, as the server says. */
+  consent: "EFFECT_CONSENT_UNNEEDED" | "EFFECT_CONSENT_NEEDED" | "EFFECT_CONSENT_IMPOSSIBLE";
+}
+
+/** Returns the effects that somebody's word may accept, and those that no word can. Of others nothing is asked. */
+export function byConsent(effects: Effect[]): { askable: Effect[]; impossible: Effect[] } {
+  const of = (wanted: Effect["consent"]) => effects.filter(({ consent }) => consent === wanted);
+  return { askable: of("EFFECT_CONSENT_NEEDED"), impossible: of("EFFECT_CONSENT_IMPOSSIBLE") };
 }
 
 /** Those whom an effect hurts. */

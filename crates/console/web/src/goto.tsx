@@ -3,8 +3,8 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { PAGES, go, isPath, link } from "./router";
 import type { Place } from "./router";
-import { Tree } from "./tree";
 import { fits, isCommand } from "./ui";
+import { useTree } from "./use-tree";
 
 /** Workspaces that are offered at once. */
 const WORKSPACES_MAX = 40;
@@ -64,16 +64,7 @@ function Box(props: GoToProps & { close: () => void }) {
   const { home, close } = props;
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
-  const [, update] = useState(0);
-  const tree = useMemo(() => new Tree(home), [home]);
-  useEffect(() => {
-    const stop = tree.subscribe(() => update((tick) => tick + 1));
-    void tree.load();
-    return () => {
-      stop();
-      tree.close();
-    };
-  }, [tree]);
+  const tree = useTree(home);
   const paths = useMemo(
     () => tree.search(query, false).map(({ node }) => node.workspace.path),
     [tree, tree.version, query],

@@ -111,10 +111,14 @@ export function useLive(paths: string[], read: Read): Live {
 const LATE = 5000;
 const READING_MAX = 60_000;
 
+/** How fresh readings are, and why the last one failed. */
+export type Polled = Live & { error: unknown; again: () => void };
+
 /** Runs `read` at first, and again after some seconds each, for what nothing watches. A `read` that fails, or
  * does not come in time, makes the page stale since the one before; it is tried again soon. */
-export function usePolled(key: string, seconds: number, read: Read): Live & { again: () => void } {
+export function usePolled(key: string, seconds: number, read: Read): Polled {
   const [live, setLive] = useState<Live>({ state: "connecting" });
+  const [error, setError] = useState<unknown>();
   const [round, setRound] = useState(0);
   const latest = useRef(read);
   latest.current = read;
@@ -129,16 +133,19 @@ export function usePolled(key: string, seconds: number, read: Read): Live & { ag
     /** Makes one reading. Returns true unless it failed. */
     const once = async (): Promise<boolean> => {
       let shown: Live = { state: "read", every: seconds };
+      let failed: unknown;
       try {
         await latest.current(AbortSignal.any([signal, AbortSignal.timeout(Math.max(READING_MAX, seconds * 2000))]));
         if (!signal.aborted) last.current = { key, at: new Date() };
-      } catch (error) {
-        const refused = error instanceof Refused && (error.status === 403 || error.status === 404);
+      } catch (why) {
+        failed = why;
+        const refused = why instanceof Refused && (why.status === 403 || why.status === 404);
         shown = refused ? { state: "refused" } : { state: "stale", since: last.current.at };
       }
       clearTimeout(timer);
       if (signal.aborted) return false;
       setLive(shown);
+      setError(failed);
       if (shown.state === "read") timer = window.setTimeout(late, seconds * 1000 + LATE);
       return shown.state !== "stale";
     };
@@ -156,7 +163,7 @@ export function usePolled(key: string, seconds: number, read: Read): Live & { ag
       ended.abort();
     };
   }, [key, seconds, round]);
-  return { ...live, again: () => setRound((before) => before + 1) };
+  return { ...live, error, again: () => setRound((before) => before + 1) };
 }
 
 /** Returns how fresh a page is of which parts are read in different ways: as fresh as the oldest of them. */

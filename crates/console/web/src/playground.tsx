@@ -30,7 +30,7 @@ interface Outcome {
   result?: Json;
   back?: Json;
   coverage?: Coverage;
-  verdict?: { valid: boolean; violations: { field: string; message: string }[]; warnings: string[] };
+  verdict?: { valid: boolean; violations: { field: string; message: string; kind: keyof typeof FINDINGS }[]; warnings: string[] };
   cost?: Cost;
   error?: unknown;
 }
@@ -295,21 +295,15 @@ function Result({ title, object, cost }: { title: string; object: Json | undefin
   );
 }
 
-/** What the findings of a verdict are. */
+/** What the findings of a verdict are, by their kinds. */
 const FINDINGS = {
-  counterexample: { label: "Counterexample", what: "An object that the rules cannot convert, or whose values they lose." },
-  misfit: {
+  FINDING_KIND_COUNTEREXAMPLE: { label: "Counterexample", what: "An object that the rules cannot convert, or whose values they lose." },
+  FINDING_KIND_MISFIT: {
     label: "Not valid in every version",
     what: "A value that one version accepts and another would refuse. The server accepts such rules, unless they ask it not to.",
   },
-  mistake: { label: "Mistake", what: "Rules or a schema that make no sense as they are." },
+  FINDING_KIND_MISTAKE: { label: "Mistake", what: "Rules or a schema that make no sense as they are." },
 };
-
-/** Returns what a violation is. The server shows an object with those that it found by trying one. */
-function violationKind(message: string): keyof typeof FINDINGS {
-  if (!/; shown by |fails for a valid object of /.test(message)) return "mistake";
-  return / would refuse .*; shown by /.test(message) ? "misfit" : "counterexample";
-}
 
 function Finding({ kind }: { kind: keyof typeof FINDINGS }) {
   const { label, what } = FINDINGS[kind];
@@ -326,14 +320,14 @@ function Verdict({ verdict }: { verdict: NonNullable<Outcome["verdict"]> }) {
         </Badge>
       </header>
       <ul class="findings">
-        {verdict.violations.map(({ field, message }) => (
+        {verdict.violations.map(({ field, message, kind }) => (
           <li key={field + message}>
-            <Finding kind={violationKind(message)} /> <code>{field}</code> {message}
+            <Finding kind={kind} /> <code>{field}</code> {message}
           </li>
         ))}
         {verdict.warnings.map((warning) => (
           <li key={warning} class="soft">
-            <Finding kind="misfit" /> {warning}
+            <Finding kind="FINDING_KIND_MISFIT" /> {warning}
           </li>
         ))}
       </ul>

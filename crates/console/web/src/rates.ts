@@ -21,19 +21,29 @@ export class Readings {
     if (this.readings.length > this.kept + 1) this.readings.shift();
   }
 
-  /** Returns the rates of a counter in a second, one between each reading and the next. A counter that fell
-   * began anew; one that a reading does not have was 0. */
-  rates(name: string): number[] {
-    return this.readings.slice(1).map(({ time, counts }, index) => {
-      const earlier = this.readings[index];
-      const [before, now] = [earlier?.counts.get(name) ?? 0, counts.get(name) ?? 0];
-      const seconds = Math.max(0.001, (time - (earlier?.time ?? 0)) / 1000);
-      return (now >= before ? now - before : now) / seconds;
+  /** Returns the rates of a counter in a second, one for each reading after the first: since the last reading
+   * before that has it. There is none at a reading that misses it, nor at its first one. A counter that fell
+   * began anew.
+   *
+   * @param sign A counter that is in each reading that knows of this one, which is 0 where it is absent. */
+  rates(name: string, sign = name): (number | undefined)[] {
+    let before: Reading | undefined;
+    const rates = this.readings.map((now) => {
+      if (!now.counts.has(sign)) return undefined;
+      const rate = before && rateOf(before, now, name);
+      before = now;
+      return rate;
     });
+    return rates.slice(1);
   }
 
-  /** Returns the rate since the reading before the last one; nothing before the second reading. */
-  rate(name: string): number | undefined {
-    return this.rates(name).at(-1);
+  /** Returns the newest of the rates of a counter. */
+  rate(name: string, sign = name): number | undefined {
+    return this.rates(name, sign).at(-1);
   }
+}
+
+function rateOf(before: Reading, now: Reading, name: string): number {
+  const [from, to] = [before.counts.get(name) ?? 0, now.counts.get(name) ?? 0];
+  return (to >= from ? to - from : to) / Math.max(0.001, (now.time - before.time) / 1000);
 }

@@ -4,7 +4,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { parseAllDocuments, stringify } from "yaml";
 import { Refused, call, kube, whyNot } from "./api";
-import { Whom } from "./effects";
+import { Whom, byConsent } from "./effects";
 import type { Effect } from "./effects";
 import { ExportBar, List, useExport } from "./exports";
 import { count, utc } from "./format";
@@ -275,15 +275,13 @@ interface EffectsProps extends Denied {
   accept: (accepted: Accepted) => void;
 }
 
-/** Returns true for an effect that somebody's word may accept. */
-const isAcceptable = (id: string) => !id.startsWith("version-stored:");
-
-/** The effects of a plan. Each has to be accepted before the plan is run. */
+/** The effects of a plan. Those that need a word have to be accepted before the plan is run. */
 function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps) {
   const effects = plan.effects ?? [];
   const removals = plan.removals ?? [];
   const steps = plan.steps ?? [];
-  const wanted = [...effects.map(({ id }) => id), ...removals.map(({ version }) => version)];
+  const { askable, impossible } = byConsent(effects);
+  const wanted = [...askable.map(({ id }) => id), ...removals.map(({ version }) => version)];
   const [taken, setTaken] = useState<ReadonlySet<string>>(new Set());
   const open = wanted.filter((id) => !taken.has(id)).length;
   const turn = (id: string) => {
@@ -291,7 +289,8 @@ function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps)
     if (!next.delete(id)) next.add(id);
     setTaken(next);
   };
-  const why = denied ?? (open > 0 ? `Accept ${open === 1 ? "the effect" : `all ${open} effects`} first.` : undefined);
+  const asked = open > 0 ? `Accept ${open === 1 ? "the effect" : `all ${open} effects`} first.` : undefined;
+  const why = denied ?? (impossible.length > 0 ? "No word accepts what is not possible: change the release." : asked);
   return (
     <div class="plan">
       {effects.length + removals.length === 0 && (
@@ -303,13 +302,12 @@ function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps)
         {effects.map((effect) => (
           <li key={effect.id}>
             <label>
-              {isAcceptable(effect.id) ? (
+              {askable.includes(effect) && (
                 <>
                   <input type="checkbox" checked={taken.has(effect.id)} onChange={() => turn(effect.id)} /> Accept{" "}
                 </>
-              ) : (
-                "Not possible: "
               )}
+              {impossible.includes(effect) && "Not possible: "}
               <strong>{effect.detail || effect.id}</strong>
             </label>
             {effect.becomes && <p>{effect.becomes}</p>}
@@ -374,7 +372,7 @@ function Effects({ exported, plan, action, denied, busy, accept }: EffectsProps)
           why={why}
           onClick={() =>
             accept({
-              effects: effects.map(({ id }) => id),
+              effects: askable.map(({ id }) => id),
               removals: removals.map(({ version }) => version),
             })
           }

@@ -56,18 +56,11 @@ async function read(parts: Parts, signal: AbortSignal): Promise<Shown> {
 
 export function Servers() {
   const [shown, setShown] = useState<Shown>();
-  const [error, setError] = useState<unknown>();
   const live = usePolled("servers", EVERY, async (signal) => {
-    try {
-      const parts = new Parts();
-      const now = await read(parts, signal);
-      setShown((last) => parts.over(last, now));
-      if (parts.failed !== undefined) throw parts.failed;
-      setError(undefined);
-    } catch (failed) {
-      if (!signal.aborted) setError(failed);
-      throw failed;
-    }
+    const parts = new Parts();
+    const now = await read(parts, signal);
+    setShown((last) => parts.over(last, now));
+    if (parts.failed !== undefined) throw parts.failed;
   });
   return (
     <div class="page">
@@ -78,7 +71,7 @@ export function Servers() {
         yaml={{ name: insula("server", "config"), read: config }}
         live={live}
       />
-      {error !== undefined && <Problem error={error} />}
+      {live.error !== undefined && <Problem error={live.error} />}
       {shown?.refused !== undefined && <Problem error={shown.refused} />}
       {shown && (
         <div class="board">

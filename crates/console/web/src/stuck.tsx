@@ -1,7 +1,7 @@
 // All that is stuck: workspaces below one, and objects in it and in them, each with the chain of its
 // causes. Objects of workspaces below are looked at a few workspaces at a time, the nearest first.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { insula, kubectl } from "./command";
 import { OBJECTS_MAX, each, failing, failingBelow } from "./failing";
 import type { Failing, Found, Known } from "./failing";
@@ -10,11 +10,14 @@ import type { Column } from "./grid";
 import { commandOf, named, pathOf } from "./kinds";
 import { Listing } from "./listing";
 import { oldest, usePolled } from "./live";
+import type { Polled } from "./live";
 import { problem } from "./model";
+import type { Workspace } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Tree } from "./tree";
+import type { Tree } from "./tree";
 import { Badge, Copy, ViewYaml, fits } from "./ui";
+import { useTree } from "./use-tree";
 import { Details } from "./workspace";
 
 /** Seconds between two looks at the objects of a workspace. */
@@ -57,7 +60,7 @@ interface Below {
   looked: string[];
   found: Found[];
   more: () => void;
-  live: ReturnType<typeof usePolled>;
+  live: Polled;
 }
 
 /** Looks into the workspaces of a tree, some at first and more when asked. Where they are more, it
@@ -83,30 +86,22 @@ function useBelow(tree: Tree, known: Known, ready: boolean): Below {
   return { all, looked, found, live, more: () => setWanted(wanted + STEP) };
 }
 
+function stuckIn(tree: Tree): Workspace[] {
+  return tree.search("", true).map(({ node }) => node.workspace);
+}
+
 export function Stuck({ place, home }: { place: Place; home: string }) {
   const workspace = place.workspace || home;
-  const tree = useMemo(() => new Tree(workspace), [workspace]);
-  const [, update] = useState(0);
+  const tree = useTree(workspace, (read) => [workspace, ...new Set(stuckIn(read).map(({ parent }) => parent))]);
   const known = useMemo((): Known => new Map(), [workspace]);
   const [own, setOwn] = useState<Found>();
   const [query, setQuery] = useState("");
   const [chosen, setChosen] = useState(place.query.get("show") ?? "");
-  useEffect(() => {
-    const stop = tree.subscribe(() => update((tick) => tick + 1));
-    void tree.load();
-    return () => {
-      stop();
-      tree.close();
-    };
-  }, [tree]);
-  const stuck = tree.search("", true).map(({ node }) => node.workspace);
-  const parents = [...new Set([workspace, ...stuck.map(({ parent }) => parent)])].filter((path) => tree.nodes.has(path));
-  useEffect(() => {
-    if (tree.loaded) tree.follow(parents);
-  }, [tree, tree.loaded, parents.join(" ")]);
+  const stuck = stuckIn(tree);
   const polled = usePolled(workspace, LOOK, async (signal) => setOwn(await failing(workspace, known, signal)));
   // The kinds of the workspace itself, which those below mostly serve as well, are known first.
   const below = useBelow(tree, known, own !== undefined);
+  const error = tree.error ?? polled.error ?? below.live.error;
   const objects = [...(own ? [own] : []), ...below.found].flatMap((found) => found.objects);
   const items: Item[] = [
     ...stuck.map((one) => {
@@ -150,7 +145,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       query={query}
       change={setQuery}
       found={`${count(items.length)} stuck`}
-      error={tree.error}
+      error={error}
       retry={() => void tree.load()}
       above={<Looked own={own} below={below} />}
       ready
@@ -159,7 +154,7 @@ export function Stuck({ place, home }: { place: Place; home: string }) {
       keyOf={({ key }) => key}
       choose={choose}
       chosen={chosen}
-      empty={tree.loaded && own ? `Nothing that is stuck was found in ${workspace} and the workspaces below it.` : "Looking…"}
+      empty={tree.loaded && own ? `Nothing that is stuck was found in ${workspace} and the workspaces below it.` : error === undefined ? "Looking…" : ""}
     >
       {shown?.object ? (
         <Chain object={shown.object} />

@@ -7,7 +7,8 @@ import { insula, kubectlRaw } from "./command";
 import { bytes, count, counted, duration } from "./format";
 import type { Column } from "./grid";
 import { Listing } from "./listing";
-import { Parts, usePolled } from "./live";
+import { Parts, oldest, usePolled } from "./live";
+import type { Polled } from "./live";
 import { parseMetrics, quantile, sum, value } from "./metrics";
 import type { Sample } from "./metrics";
 import { requests } from "./model";
@@ -15,7 +16,7 @@ import type { Metered } from "./model";
 import { RATES_MAX, Readings } from "./rates";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { fits } from "./ui";
+import { LiveBadge, Problem, fits } from "./ui";
 import { childrenOf } from "./usage";
 
 /** Seconds between two readings. */
@@ -31,13 +32,6 @@ interface Row {
   metered: Metered | undefined;
 }
 
-interface Shown {
-  rows: Row[];
-  metrics: Sample[] | undefined;
-  /** Why the figures of the server are missing. */
-  refused: unknown;
-}
-
 interface Own {
   metered: Metered[];
   requestsInFlight: number;
@@ -48,18 +42,12 @@ function usageOf(workspace: string, signal?: AbortSignal): Promise<Own> {
   return call<Own>("QuotaService/GetUsage", { workspace, hours: HOURS }, signal);
 }
 
-/** Reads the requests of a workspace and those directly below it, and the figures of the server. */
-async function read(workspace: string, parts: Parts, signal: AbortSignal): Promise<Shown> {
-  const server = new Parts();
-  const [below, own, metrics] = await Promise.all([
-    childrenOf(workspace, HOURS, signal),
-    parts.take(usageOf(workspace, signal)),
-    server.take(text("/metrics", signal).then(parseMetrics)),
-  ]);
-  parts.failed ??= server.failed;
+/** Reads the requests of a workspace and those directly below it. */
+async function read(workspace: string, parts: Parts, signal: AbortSignal): Promise<Row[]> {
+  const [below, own] = await Promise.all([childrenOf(workspace, HOURS, signal), parts.take(usageOf(workspace, signal))]);
   const itself = own ? [{ path: workspace, metered: own.metered.at(-1) }] : [];
   const rows = below.map(({ path, metered }) => ({ path, metered }));
-  return { rows: [...itself, ...rows], metrics, refused: server.refused };
+  return [...itself, ...rows];
 }
 
 const VERBS = ["Get", "List", "Watch", "Create", "Update", "Patch", "Delete", "DeleteCollection", "Other"];
@@ -77,44 +65,38 @@ function countersOf(metrics: Sample[]): Map<string, number> {
   ]);
 }
 
-/** Returns the requests of a workspace by verb, as counters. */
+/** Returns the requests of a workspace by verb, as counters. The one by its path alone is a sign that they
+ * were read: a verb that it did not use yet is not among them. */
 function byVerb({ path, metered }: Row): [string, number][] {
-  return Object.entries(metered?.requests ?? {}).map(([verb, times]) => [`${path} ${verb}`, times]);
+  const verbs = Object.entries(metered?.requests ?? {}).map(([verb, times]): [string, number] => [`${path} ${verb}`, times]);
+  return [[path, requests(metered)], ...verbs];
 }
 
 export function Traffic({ place, home }: { place: Place; home: string }) {
   const workspace = place.workspace || home;
-  const [shown, setShown] = useState<Shown>();
-  const [error, setError] = useState<unknown>();
+  const [rows, setRows] = useState<Row[]>();
   const [query, setQuery] = useState("");
   const tenants = useRef(new Readings()).current;
   const verbs = useRef(new Readings(1)).current;
-  const server = useRef(new Readings()).current;
-  const every = EVERY * Math.max(1, Math.ceil((shown?.rows.length ?? 0) / MANY));
+  const server = useServer();
+  const every = EVERY * Math.max(1, Math.ceil((rows?.length ?? 0) / MANY));
   const live = usePolled(workspace, every, async (signal) => {
-    try {
-      const parts = new Parts();
-      const now = await read(workspace, parts, signal);
-      setShown((before) => (parts.failed === undefined ? now : (before ?? now)));
-      if (parts.failed !== undefined) throw parts.failed;
-      const time = Date.now();
-      tenants.add(time, new Map(now.rows.map(({ path, metered }) => [path, requests(metered)])));
-      verbs.add(time, new Map(now.rows.flatMap(byVerb)));
-      if (now.metrics) server.add(time, countersOf(now.metrics));
-      setError(undefined);
-    } catch (failed) {
-      if (!signal.aborted) setError(failed);
-      throw failed;
-    }
+    const parts = new Parts();
+    const now = await read(workspace, parts, signal);
+    setRows((before) => (parts.failed === undefined ? now : (before ?? now)));
+    if (parts.failed !== undefined) throw parts.failed;
+    const time = Date.now();
+    tenants.add(time, new Map(now.map(({ path, metered }) => [path, requests(metered)])));
+    verbs.add(time, new Map(now.flatMap(byVerb)));
   });
   const chosen = place.query.get("show") ?? "";
   const to = (path: string, show = "") => link("traffic", path) + (show && `?${new URLSearchParams({ show })}`);
   const rate = ({ path }: Row) => tenants.rate(path) ?? 0;
   // The busiest first; of equals, the one with the most requests in this hour.
-  const busiest = (shown?.rows ?? [])
+  const busiest = (rows ?? [])
     .filter(({ path }) => fits(query, path))
     .sort((a, b) => rate(b) - rate(a) || requests(b.metered) - requests(a.metered) || (a.path < b.path ? -1 : 1));
-  const most = Math.max(0, ...busiest.map(({ path }) => Math.max(0, ...tenants.rates(path))));
+  const most = Math.max(0, ...busiest.map(({ path }) => highest(tenants.rates(path))));
   const columns: Column<Row>[] = [
     {
       title: "Workspace",
@@ -147,14 +129,14 @@ export function Traffic({ place, home }: { place: Place; home: string }) {
         kubectl: kubectlRaw("/metrics"),
         insula: insula("ws", "usage", workspace, "--children", "--hours", String(HOURS)),
         yaml: { name: insula("ws", "usage", workspace, "--hours", String(HOURS)), read: () => usageOf(workspace) },
-        live,
+        live: oldest(live, server.live),
       }}
       what="workspaces"
       query={query}
       change={setQuery}
       found={counted(busiest.length, "workspace")}
-      error={error}
-      ready={shown !== undefined}
+      error={live.error}
+      ready={rows !== undefined}
       columns={columns}
       rows={busiest}
       keyOf={({ path }) => path}
@@ -165,13 +147,15 @@ export function Traffic({ place, home }: { place: Place; home: string }) {
     >
       <aside class="details" aria-label={`Traffic of ${chosen || "the server"}`}>
         {one && <One key={one.path} row={one} all={tenants.rates(one.path)} verbs={verbs} />}
-        {shown?.metrics && <Server metrics={shown.metrics} readings={server} />}
-        {shown?.refused !== undefined && (
-          <p class="faint">Requests of the server by verb, with their times, are for administrators of the installation.</p>
-        )}
+        <Server server={server} />
       </aside>
     </Listing>
   );
+}
+
+/** Returns the highest rate; 0 without any. */
+function highest(rates: (number | undefined)[]): number {
+  return rates.reduce<number>((most, rate) => Math.max(most, rate ?? 0), 0);
 }
 
 function sent({ metered }: Row): number {
@@ -183,7 +167,7 @@ function conversions({ metered }: Row): number {
 }
 
 interface SparkProps {
-  rates: number[];
+  rates: (number | undefined)[];
   /** The rate of a whole bar. */
   most: number;
   label: string;
@@ -197,6 +181,7 @@ function Spark({ rates, most, label, class: style = "spark" }: SparkProps) {
   return (
     <svg class={style} viewBox={`0 0 ${RATES_MAX * 4} 36`} preserveAspectRatio="none" role="img" aria-label={text}>
       {rates.map((rate, index) => {
+        if (rate === undefined) return null;
         const height = rate === 0 ? 1 : Math.max(2, (rate / Math.max(most, 0.001)) * 36);
         const x = (RATES_MAX - rates.length + index) * 4;
         return <rect class={rate === 0 ? "track" : ""} key={index} x={x} y={36 - height} width="3" height={height} />;
@@ -207,23 +192,25 @@ function Spark({ rates, most, label, class: style = "spark" }: SparkProps) {
 
 interface OneProps {
   row: Row;
-  all: number[];
+  all: (number | undefined)[];
   verbs: Readings;
 }
 
 function One({ row: { path, metered }, all, verbs }: OneProps) {
   const [own, setOwn] = useState<Own>();
-  usePolled(path, EVERY, async (signal) => setOwn(await usageOf(path, signal)));
+  const live = usePolled(path, EVERY, async (signal) => setOwn(await usageOf(path, signal)));
   const named = Object.entries(metered?.requests ?? {});
-  const rate = (verb: string) => verbs.rate(`${path} ${verb}`);
+  const rate = (verb: string) => verbs.rate(`${path} ${verb}`, path);
   named.sort(([a, times], [b, others]) => (rate(b) ?? 0) - (rate(a) ?? 0) || others - times);
   return (
     <section>
       <header>
         <h2>{path}</h2>
         <a href={link("usage", path)}>Usage</a>
+        {live.state === "stale" && <LiveBadge live={live} />}
       </header>
-      <Spark class="bars" rates={all} most={Math.max(0, ...all)} label={`Requests of ${path}`} />
+      {live.error !== undefined && <Problem error={live.error} />}
+      <Spark class="bars" rates={all} most={highest(all)} label={`Requests of ${path}`} />
       {own && (
         <p class="faint">
           {counted(own.requestsInFlight, "request")} in flight, {count(own.watches)} open {own.watches === 1 ? "watch" : "watches"}, on the
@@ -257,8 +244,43 @@ function One({ row: { path, metered }, all, verbs }: OneProps) {
   );
 }
 
-/** Requests of the server that answers, by verb: since its start, and since the last reading. */
-function Server({ metrics, readings }: { metrics: Sample[]; readings: Readings }) {
+/** The figures of the server that answers. */
+interface Figures {
+  metrics: Sample[] | undefined;
+  readings: Readings;
+  live: Polled;
+}
+
+/** Reads the figures of the server that answers, whether those of workspaces can be read or not. */
+function useServer(): Figures {
+  const [metrics, setMetrics] = useState<Sample[]>();
+  const readings = useRef(new Readings()).current;
+  const live = usePolled("metrics", EVERY, async (signal) => {
+    const now = parseMetrics(await text("/metrics", signal));
+    readings.add(Date.now(), countersOf(now));
+    setMetrics(now);
+  });
+  return { metrics, readings, live };
+}
+
+function Server({ server: { metrics, readings, live } }: { server: Figures }) {
+  if (live.state === "refused") {
+    return <p class="faint">Requests of the server by verb, with their times, are for administrators of the installation.</p>;
+  }
+  return (
+    <section>
+      <header>
+        <h3>The server that answers</h3>
+        {live.state === "stale" && <LiveBadge live={live} />}
+      </header>
+      {live.error !== undefined && <Problem error={live.error} />}
+      {metrics && <ByVerb metrics={metrics} readings={readings} />}
+    </section>
+  );
+}
+
+/** Requests of a server by verb: since its start, and since the last reading. */
+function ByVerb({ metrics, readings }: { metrics: Sample[]; readings: Readings }) {
   const rates = readings.rates("requests");
   const now = (name: string) => readings.rate(name)?.toFixed(1) ?? "";
   // Before the second reading there is no rate to tell.
@@ -278,9 +300,8 @@ function Server({ metrics, readings }: { metrics: Sample[]; readings: Readings }
     ],
   ] as const;
   return (
-    <section>
-      <h3>The server that answers</h3>
-      <Spark class="bars" rates={rates} most={Math.max(0, ...rates)} label="Requests of the server" />
+    <>
+      <Spark class="bars" rates={rates} most={highest(rates)} label="Requests of the server" />
       <dl class="facts wide">
         {facts.map(([title, text]) => (
           <>
@@ -314,6 +335,6 @@ function Server({ metrics, readings }: { metrics: Sample[]; readings: Readings }
         </tbody>
       </table>
       <p class="faint">Requests, errors and times since its start; rates since the reading before.</p>
-    </section>
+    </>
   );
 }

@@ -13,7 +13,7 @@ import { requests } from "./model";
 import type { Metered, ResourceUsage, WorkspaceUsage } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
-import { Bars, Button, NOT_READ, Problem, fits, save } from "./ui";
+import { Bars, Button, LiveBadge, NOT_READ, Problem, fits, save } from "./ui";
 
 /** Seconds between two readings. */
 const EVERY = 30;
@@ -54,17 +54,8 @@ export function Usage({ place, home }: { place: Place; home: string }) {
   const workspace = place.workspace || home;
   const hours = Number(place.query.get("hours")) || 24;
   const [rows, setRows] = useState<WorkspaceUsage[]>();
-  const [error, setError] = useState<unknown>();
   const [query, setQuery] = useState("");
-  const live = usePolled(`${workspace} ${hours}`, EVERY, async (signal) => {
-    try {
-      setRows(await childrenOf(workspace, hours, signal));
-      setError(undefined);
-    } catch (failed) {
-      if (!signal.aborted) setError(failed);
-      throw failed;
-    }
-  });
+  const live = usePolled(`${workspace} ${hours}`, EVERY, async (signal) => setRows(await childrenOf(workspace, hours, signal)));
   const shown = (rows ?? []).filter(({ path }) => fits(query, path));
   const chosen = place.query.get("show") ?? "";
   const to = (path: string, span: number, show = "") => {
@@ -114,7 +105,7 @@ export function Usage({ place, home }: { place: Place; home: string }) {
       change={setQuery}
       found={counted(shown.length, "workspace")}
       tools={tools}
-      error={error}
+      error={live.error}
       ready={rows !== undefined}
       columns={columns}
       rows={shown}
@@ -143,23 +134,17 @@ interface Used {
 
 function One({ workspace, hours }: { workspace: string; hours: number }) {
   const [used, setUsed] = useState<Used>();
-  const [error, setError] = useState<unknown>();
-  usePolled(`${workspace} ${hours}`, EVERY, async (signal) => {
-    try {
-      setUsed(await call<Used>("QuotaService/GetUsage", { workspace, hours }, signal));
-      setError(undefined);
-    } catch (failed) {
-      if (!signal.aborted) setError(failed);
-      throw failed;
-    }
+  const live = usePolled(`${workspace} ${hours}`, EVERY, async (signal) => {
+    setUsed(await call<Used>("QuotaService/GetUsage", { workspace, hours }, signal));
   });
   return (
     <aside class="details" aria-label={`Usage of ${workspace}`}>
       <header>
         <h2>{workspace}</h2>
         <a href={link("workspaces", workspace)}>Workspace</a>
+        {live.state === "stale" && <LiveBadge live={live} />}
       </header>
-      {error !== undefined && <Problem error={error} />}
+      {live.error !== undefined && <Problem error={live.error} />}
       {used && (
         <>
           <LimitsOf

@@ -67,19 +67,12 @@ const LOOK = 30;
 
 export function Details({ path, root, fresh }: DetailsProps) {
   const [state, setState] = useState<State>({});
-  const [error, setError] = useState<unknown>();
   const live = usePolled(`${path} ${fresh}`, LOOK, async (signal) => {
     if (path === "") return;
-    try {
-      const parts = new Parts();
-      const now = await read(path, parts, signal);
-      setState((before) => parts.over(before, now));
-      if (parts.failed !== undefined) throw parts.failed;
-      setError(undefined);
-    } catch (failed) {
-      if (!signal.aborted) setError(failed);
-      throw failed;
-    }
+    const parts = new Parts();
+    const now = await read(path, parts, signal);
+    setState((before) => parts.over(before, now));
+    if (parts.failed !== undefined) throw parts.failed;
   });
   if (path === "") {
     return (
@@ -115,7 +108,7 @@ export function Details({ path, root, fresh }: DetailsProps) {
         {workspace && <Badge tone={tone(workspace)}>{workspace.phase || "Pending"}</Badge>}
         {live.state === "stale" && <LiveBadge live={live} />}
       </header>
-      {error !== undefined && <Problem error={error} />}
+      {live.error !== undefined && <Problem error={live.error} />}
       {workspace && <Body state={state} workspace={workspace} />}
     </aside>
   );

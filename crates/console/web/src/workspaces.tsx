@@ -1,16 +1,16 @@
 // The tree of workspaces: phase, objects, rate, quota, and what is stuck.
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Refused } from "./api";
 import { age, count } from "./format";
 import { problem, requests } from "./model";
 import type { Workspace } from "./model";
 import { beginAt, go, isPath, link } from "./router";
 import type { Place } from "./router";
-import { Tree } from "./tree";
-import type { Row } from "./tree";
+import type { Row, Tree } from "./tree";
 import { Badge, Bar, Button, LiveBadge, Mark, Problem, Search, useRows } from "./ui";
 import type { Tone } from "./ui";
+import { useTree } from "./use-tree";
 import { Details } from "./workspace";
 
 const ROW = 30;
@@ -27,33 +27,18 @@ export function tone(workspace: Workspace): Tone {
 }
 
 export function Workspaces({ place, home }: { place: Place; home: string }) {
-  const tree = useMemo(() => new Tree(home), [home]);
-  const [, update] = useState(0);
   const [open, setOpen] = useState<ReadonlySet<string>>(() => new Set([home]));
+  const tree = useTree(home, () => [...open]);
   const [query, setQuery] = useState(place.query.get("q") ?? "");
   const [onlyStuck, setOnlyStuck] = useState(place.query.get("stuck") === "1");
   const selected = place.workspace;
   const scroller = useRef<HTMLDivElement>(null);
 
-  // Before the first paint: an effect would wait for it, and the request with it.
-  useLayoutEffect(() => {
-    const stop = tree.subscribe(() => update((tick) => tick + 1));
-    void tree.load().then(() => {
-      tree.follow([home]);
-      const first = tree.nodes.get(home)?.children ?? [];
-      const above = ancestors(selected);
-      setOpen((before) => new Set([...before, ...above, ...(first.length <= OPEN_FIRST ? first : [])]));
-    });
-    return () => {
-      stop();
-      tree.close();
-    };
-  }, [tree, home]);
-
   useEffect(() => {
     if (!tree.loaded) return;
-    tree.follow([...open].filter((path) => tree.nodes.has(path)));
-  }, [tree, open, tree.loaded]);
+    const first = tree.nodes.get(home)?.children ?? [];
+    setOpen((before) => new Set([...before, ...ancestors(selected), ...(first.length <= OPEN_FIRST ? first : [])]));
+  }, [tree, tree.loaded]);
 
   const searching = query.trim() !== "" || onlyStuck;
   const rows = useMemo(

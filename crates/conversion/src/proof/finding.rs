@@ -179,10 +179,11 @@ impl Counterexample {
             Finding::Fails(error) => failed(bundle, error),
             Finding::Breaks(violation) => writer(bundle, &violation.version, &violation.place),
         };
-        match rule {
+        let error = match rule {
             Some((at, text)) => FieldError::invalid(at, &Json::from(text), self.to_string()),
             None => FieldError::invalid_text(&FieldPath::new("spec").child("conversions"), "", self.to_string()),
-        }
+        };
+        error.found_as(insula_api::Finding::Counterexample)
     }
 }
 

@@ -8,7 +8,7 @@ use super::{METER_UNITS, Search, WORK_MAX, Write, generate, values};
 use crate::bundle::{Bundle, ToStore};
 use crate::laws::Observed;
 use crate::object_budget;
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Finding, Json};
 use insula_meter::Meter;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,13 +44,14 @@ impl Misfit {
             "{self}; what would help: {}, or leave out spec.validation",
             Misfit::HELP
         );
-        match &self.rule {
+        let error = match &self.rule {
             Some((at, text)) => FieldError::invalid(at, &Json::from(text.as_str()), detail),
             None if bundle.has_rules() => {
                 FieldError::invalid_text(&FieldPath::new("spec").child("conversions"), "", detail)
             }
             None => FieldError::invalid_text(&FieldPath::new("spec").child("validation"), "Refuse", detail),
-        }
+        };
+        error.found_as(Finding::Misfit)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::path::{Path, Segment};
 use crate::plan::{Expression, Fill, Op, RuleFacts, This, Value};
 use crate::scope::{SchemaNode, VersionScope, metadata_schema};
 use crate::trace::Seg;
-use insula_api::{FieldError, Json};
+use insula_api::{FieldError, Finding, Json};
 use insula_cel::{Budget, OBJECT_COST_MAX};
 use insula_meter::Meter;
 use serde_json::json;
@@ -315,6 +315,7 @@ impl Search<'_> {
             shown(object),
             failed.cause,
         );
-        self.errors.push(FieldError::invalid(at, &Json::from(text), why));
+        let error = FieldError::invalid(at, &Json::from(text), why);
+        self.errors.push(error.found_as(Finding::Counterexample));
     }
 }

@@ -38,8 +38,9 @@ pub enum ClientKind {
     /// A program with an API of its own choice.
     #[default]
     Program,
-    /// A page of the web console, which takes whatever version it finds to show an object.
-    Console,
+    /// A page of the web console in the session of a viewer, which takes whatever version it finds
+    /// to show an object.
+    Session,
 }
 
 /// A connection that may change its protocol after the answer.

@@ -2,10 +2,10 @@
 //! the server computes what the release does to them.
 
 use anyhow::{Context, bail};
-use insula_admission::publication::{Acceptance, Published, Times};
-use insula_api::{counted, names::effects::needs_acceptance};
+use insula_admission::publication::{Acceptance, Published, Times, is_open};
+use insula_api::{counted, names::effects::Consent};
 use insula_proto::{
-    admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
+    admin::v1::{CheckRolloutRequest, CheckRolloutResponse, EffectConsent, ReleaseEffect},
     value,
 };
 use serde::Serialize;
@@ -78,6 +78,8 @@ struct Effect {
     workspaces: BTreeMap<String, i64>,
     #[serde(flatten)]
     times: Times,
+    #[serde(skip)]
+    consent: Consent,
     accepted: bool,
 }
 
@@ -205,6 +207,15 @@ impl Trial {
     }
 }
 
+/// Returns the word that an effect needs, if it reaches objects.
+pub(super) fn consent(effect: &ReleaseEffect) -> Consent {
+    match effect.consent() {
+        EffectConsent::Unneeded => Consent::Unneeded,
+        EffectConsent::Impossible => Consent::Impossible,
+        EffectConsent::Needed | EffectConsent::Unspecified => Consent::Needed,
+    }
+}
+
 /// Returns the line of an effect, with what is accepted.
 pub(super) fn line(effect: &ReleaseEffect, accepted: &[Acceptance]) -> String {
     let mut listed = Effect::named(effect);
@@ -259,6 +270,7 @@ impl Effect {
             examples: Vec::new(),
             workspaces: BTreeMap::new(),
             times: Times::default(),
+            consent: consent(effect),
             accepted: false,
         }
     }
@@ -285,7 +297,7 @@ impl Effect {
 
     /// Returns true if it needs somebody's word that it has not.
     fn is_open(&self) -> bool {
-        self.objects > 0 && !self.accepted && needs_acceptance(self.kind())
+        !self.accepted && is_open(&self.id, self.consent, self.objects.cast_unsigned(), &[])
     }
 
     fn kind(&self) -> &str {

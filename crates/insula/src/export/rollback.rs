@@ -6,7 +6,7 @@ use insula_admission::publication::{Acceptance, is_open, means_version};
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse, VersionRemoval};
 
 use super::{
-    check::{line, rest},
+    check::{consent, line, rest},
     control::Named,
     publish::Waited,
     target::Target,
@@ -98,7 +98,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// prints how to give it.
 fn is_refused(answer: &RollbackReleaseResponse, arguments: &Arguments) -> bool {
     let mut effects = answer.effects.iter();
-    let hurts = effects.any(|effect| is_open(&effect.id, effect.objects.cast_unsigned(), &arguments.accept));
+    let hurts = effects.any(|effect| {
+        let objects = effect.objects.cast_unsigned();
+        is_open(&effect.id, consent(effect), objects, &arguments.accept)
+    });
     if hurts {
         eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
     }

@@ -1,4 +1,4 @@
-//! Requests of the console, which are no use of an API's version by the workspace.
+//! Requests of the console, and which of them are a use of an API's version by the workspace.
 
 use super::*;
 use crate::retirement::{Pumps, pumps, pumps_of};
@@ -16,67 +16,97 @@ fn path_of(tenant: &Client) -> String {
         .to_owned()
 }
 
-/// Sends a request by the console, which succeeds.
-fn by_console(admin: &Client, (method, path): (&str, &str), kind: &str, body: &Value) {
-    let headers = [OWN, ("content-type", kind)];
+/// Sends a request by the console, which succeeds. Without a cookie, it has the client's certificate.
+fn by_console(client: &Client, cookie: &str, (method, path): (&str, &str), kind: &str, body: &Value) {
+    let mut headers = vec![OWN, ("content-type", kind)];
+    headers.extend((!cookie.is_empty()).then_some(("cookie", cookie)));
     let body = match body {
         Value::Null => Bytes::new(),
         body => Bytes::from(body.to_string()),
     };
-    let answer = send(admin, method, &format!("/console/api{path}"), &headers, body);
+    let answer = send(client, method, &format!("/console/api{path}"), &headers, body);
     assert!((200..300).contains(&answer.code), "{method} {path}: {}", answer.text);
 }
 
-/// Looks at objects in a version, and changes one, in all the ways of a page.
-fn look(server: &Server, tenant: &str, version: &str) {
-    let admin = server.admin();
+/// Looks at objects in a version, in all the ways of a page.
+fn look(client: &Client, cookie: &str, tenant: &str, version: &str) {
     let of_tenant = format!("/clusters/{tenant}{}", pumps_of(version));
-    let by_name = format!("{of_tenant}/looked-at?fieldManager=console");
-    let pump =
-        json!({"apiVersion": format!("example.io/{version}"), "kind": "Pump", "metadata": {"name": "looked-at"}});
-    by_console(&admin, ("PATCH", &by_name), "application/apply-patch+yaml", &pump);
+    let by_name = format!("{of_tenant}/looked-at");
     for path in [&of_tenant, &by_name, &format!("{of_tenant}?watch=1&timeoutSeconds=1")] {
-        by_console(&admin, ("GET", path), "application/json", &Value::Null);
+        by_console(client, cookie, ("GET", path), "application/json", &Value::Null);
     }
     let kind = json!({"workspace": tenant, "apiVersion": format!("example.io/{version}"), "resource": "pumps"});
     let named = json!({"type": kind, "namespace": "default", "name": "looked-at"});
     let list = json!({"type": kind, "namespace": "default"});
     for (call, message) in [("GetObject", &named), ("ListObjects", &list)] {
-        by_console(
-            &admin,
-            ("POST", &format!("{OBJECTS}/{call}")),
-            "application/json",
-            message,
-        );
+        let path = format!("{OBJECTS}/{call}");
+        by_console(client, cookie, ("POST", &path), "application/json", message);
     }
 }
 
-/// An administrator looks by the console at the objects of workspaces that use one version, and at
-/// those of a workspace that uses none.
-#[test]
-fn a_look_by_the_console_is_no_use_of_a_version() {
-    let server = shared();
-    let pumps: Pumps = pumps(&server, "looked-at", &["v1", "v2"]);
-    for tenant in [&pumps.one, &pumps.two] {
-        look(&server, &path_of(tenant), "v1");
-    }
-    // What is noted is stored in order: a use after the looks is there, and they are not.
-    pumps.one.get(&pumps_of("v2")).expect(200);
-    pumps.wait_for_usage(&[("v1", 0), ("v2", 1)]);
+/// Returns the versions that tenants use, with their workspaces.
+fn used(server: &Server, pumps: &Pumps) -> Vec<(String, String)> {
     let consumers = call(
         &server.admin(),
         "/insula.admin.v1.ApiService/ListConsumers",
         &json!({"workspace": pumps.path, "export": "pumps"}).to_string(),
     );
-    let rows = consumers.body["consumers"].as_array().unwrap();
-    let mut versions: Vec<_> = rows
-        .iter()
-        .flat_map(|row| row["versions"].as_array().into_iter().flatten())
-        .map(|used| used["version"].as_str().unwrap())
-        .collect();
-    versions.sort_unstable();
-    assert_eq!(versions, ["pumps.example.io/v2"], "{}", consumers.text);
-    // The same requests of a program are.
-    pumps.two.get(&pumps_of("v1")).expect(200);
+    let mut used = Vec::new();
+    for row in consumers.body["consumers"].as_array().unwrap() {
+        let workspace = row["workspace"].as_str().unwrap();
+        for version in row["versions"].as_array().into_iter().flatten() {
+            used.push((version["version"].as_str().unwrap().to_owned(), workspace.to_owned()));
+        }
+    }
+    used.sort_unstable();
+    used
+}
+
+/// A viewer looks by the console at objects of workspaces that use another version, and changes one
+/// in the end.
+#[test]
+fn a_look_by_the_console_is_no_use_of_a_version() {
+    let server = shared();
+    let pumps: Pumps = pumps(&server, "looked-at", &["v1", "v2"]);
+    let (one, two) = (path_of(&pumps.one), path_of(&pumps.two));
+    let pump = |version: &str| json!({"apiVersion": format!("example.io/{version}"), "kind": "Pump", "metadata": {"name": "looked-at"}});
+    for tenant in [&pumps.one, &pumps.two] {
+        tenant.post(&pumps_of("v2"), &pump("v2")).expect(201);
+    }
+    let anybody = server.client(Who::Anonymous);
+    let carol = sign_in(&anybody, "carol-token");
+    for tenant in [&one, &two] {
+        look(&anybody, &carol, tenant, "v1");
+    }
+    // What is noted is stored in order: the write after the looks is there, and they are not.
+    let path = format!("/clusters/{two}{}/looked-at?fieldManager=console", pumps_of("v1"));
+    by_console(
+        &anybody,
+        &carol,
+        ("PATCH", &path),
+        "application/apply-patch+yaml",
+        &pump("v1"),
+    );
+    pumps.wait_for_usage(&[("v1", 1), ("v2", 2)]);
+    let of = |version: &str, workspace: &str| (format!("pumps.example.io/{version}"), workspace.to_owned());
+    let mut want = vec![of("v1", &two), of("v2", &one), of("v2", &two)];
+    want.sort_unstable();
+    assert_eq!(used(&server, &pumps), want);
+}
+
+/// Any program can send requests as a page does: without a session they count.
+#[test]
+fn a_program_hides_no_use_behind_the_console() {
+    let server = shared();
+    let pumps: Pumps = pumps(&server, "posing", &["v1", "v2"]);
+    let one = path_of(&pumps.one);
+    pumps
+        .one
+        .post(
+            &pumps_of("v2"),
+            &json!({"apiVersion": "example.io/v2", "kind": "Pump", "metadata": {"name": "looked-at"}}),
+        )
+        .expect(201);
+    look(&server.admin(), "", &one, "v1");
     pumps.wait_for_usage(&[("v1", 1), ("v2", 1)]);
 }

@@ -11,11 +11,13 @@ use crate::{
 };
 use insula_access::WorkspaceNames;
 use insula_admission::publication::{Effect, Effects, Published, Serving, add_effects, keep_rules, offered};
-use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
+use insula_api::{
+    ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport, names::effects::Consent,
+};
 use insula_catalog::{Api, Catalog, exports::offering};
 use insula_conversion::ConvertError;
 use insula_meter::Meter;
-use insula_proto::admin::v1::{ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
+use insula_proto::admin::v1::{EffectConsent, ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
 use insula_registry::{Deps, rewrite};
 use insula_store::{Entry, Snapshot};
 use prost::Message;
@@ -198,6 +200,15 @@ pub(in crate::services) fn effect_message(effect: &Effect) -> ReleaseEffect {
         workspaces: effect.workspaces.iter().map(of_workspace).collect(),
         since_time: Timestamp::parse(&effect.times.since).map(moment),
         last_write_time: Timestamp::parse(&effect.times.written).map(moment),
+        consent: consent(effect.consent()).into(),
+    }
+}
+
+fn consent(consent: Consent) -> EffectConsent {
+    match consent {
+        Consent::Unneeded => EffectConsent::Unneeded,
+        Consent::Needed => EffectConsent::Needed,
+        Consent::Impossible => EffectConsent::Impossible,
     }
 }
 

@@ -1,7 +1,10 @@
 //! Words by which somebody accepts effects of a release.
 
 use super::Effect;
-use insula_api::{Json, names::effects as names};
+use insula_api::{
+    Json,
+    names::effects::{self as names, Consent},
+};
 
 /// Somebody's word for effects: `field-removed:widgets.example.io/v2:.spec.backup=31`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +38,7 @@ impl Acceptance {
             let known = names::ALL.join(", ");
             return Err(format!("{kind:?} is no kind of effect: {known}"));
         }
-        if !names::is_acceptable(kind) {
+        if names::consent(kind) == Consent::Impossible {
             return Err(format!(
                 "{kind} cannot be accepted: keep the version in spec.versions, not served"
             ));
@@ -96,8 +99,8 @@ fn kind_of(id: &str) -> &str {
 }
 
 /// Returns true if an effect of this name on so many objects needs somebody's word, and has none.
-pub fn is_open(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
-    names::needs_acceptance(kind_of(id)) && is_unanswered(id, objects, accepted)
+pub fn is_open(id: &str, consent: Consent, objects: u64, accepted: &[Acceptance]) -> bool {
+    consent != Consent::Unneeded && is_unanswered(id, objects, accepted)
 }
 
 /// Returns true if an effect of this name reaches objects, and no word is about it.
@@ -107,7 +110,7 @@ fn is_unanswered(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
 
 /// Returns the effects that reach objects, need somebody's word and that nobody has accepted.
 pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
-    let open = |effect: &&Effect| is_open(&effect.id(), effect.objects as u64, accepted);
+    let open = |effect: &&Effect| is_open(&effect.id(), effect.consent(), effect.objects as u64, accepted);
     effects.iter().filter(open).collect()
 }
 
@@ -115,7 +118,7 @@ pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e
 /// workspace stops to serve, which nobody is asked to confirm.
 pub fn unanswered<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
     let is_told = |effect: &&Effect| {
-        (names::needs_acceptance(effect.kind) || effect.ends_local_version())
+        (effect.consent() != Consent::Unneeded || effect.ends_local_version())
             && is_unanswered(&effect.id(), effect.objects as u64, accepted)
     };
     effects.iter().filter(is_told).collect()

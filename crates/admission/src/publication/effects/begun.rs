@@ -121,7 +121,7 @@ impl NewVersions {
 
     /// Returns the effect on the most objects that nobody has accepted.
     pub fn open(&self) -> Option<&Effect> {
-        let is_open = |effect: &&Effect| is_open(&effect.id(), effect.objects as u64, &self.accepted);
+        let is_open = |effect: &&Effect| is_open(&effect.id(), effect.consent(), effect.objects as u64, &self.accepted);
         let open = self.generation.found.iter().filter(is_open);
         open.max_by_key(|effect| effect.objects)
     }
