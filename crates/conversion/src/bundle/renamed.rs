@@ -17,7 +17,7 @@ use super::Bundle;
 use super::own::OwnFields;
 use super::stored::Views;
 use crate::path::{Path, Segment};
-use crate::residual::{Patch, SchemaPath};
+use crate::residual::{Patch, SchemaPath, retained};
 use crate::rules::{Rule, Source};
 use crate::union::UNION;
 use insula_schema::Structural;
@@ -81,6 +81,13 @@ fn names_beside(own: &OwnFields) -> impl Iterator<Item = (&str, &str, &str)> {
 }
 
 impl Bundle {
+    /// Returns the place of the union from which a version shows a field.
+    fn place_of(&self, version: usize, field: &str) -> String {
+        let mut renamed = self.renamed.iter();
+        let known = renamed.find(|renamed| renamed.version == version && renamed.own == field);
+        known.map_or(field, |renamed| &renamed.place).to_owned()
+    }
+
     /// Adds to the fields that versions have for themselves the names of those that the union
     /// holds. `before`: what stood beside the object; of versions that are away, the names stay.
     pub(super) fn add_names(&self, own: &mut OwnFields, held: &[&BTreeMap<String, Patch>], before: Option<&OwnFields>) {
@@ -127,6 +134,9 @@ impl Views<'_> {
             moves.extend(holders.map(|version| (version, field.clone(), field.clone())));
         }
         let mut given = Vec::new();
+        // Versions that share a field by now get its value once: each has what those before it have
+        // no field for.
+        let mut left: BTreeMap<(String, String), Option<Patch>> = BTreeMap::new();
         for (version, field, place) in moves {
             let (Some(path), Some(from)) = (schema_path(&field), schema_path(&place)) else {
                 continue;
@@ -139,7 +149,17 @@ impl Views<'_> {
             let Some(patch) = self.residuals.get(UNION).and_then(|patch| from.find_in(patch)) else {
                 continue;
             };
-            let patch = path.around(patch);
+            given.push((from, place.clone()));
+            let mut patch = path.around(patch);
+            if bundle.shares(root, version, &field) {
+                let shared = (place, bundle.place_of(version, &field));
+                match left.get(&shared).cloned() {
+                    Some(Some(rest)) => patch = rest,
+                    Some(None) => continue,
+                    None => {}
+                }
+                left.insert(shared, retained::beyond(&target.schema, &patch));
+            }
             let patch = match self.residuals.remove(&target.name) {
                 Some(known) => patch.and(known),
                 None => patch,
@@ -147,7 +167,6 @@ impl Views<'_> {
             self.residuals.insert(target.name.clone(), patch);
             let fields = self.own.get_or_insert_default().entry(target.name.clone()).or_default();
             fields.push(field);
-            given.push((from, place));
         }
         for (from, place) in given.into_iter().filter(|(from, _)| !from.is_in(union)) {
             let Some(patch) = self.residuals.remove(UNION) else {
