@@ -102,3 +102,81 @@ fn check(several: bool, versions: [&str; 2]) {
     }
     assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
 }
+
+/// A field of two types in two versions: the version that alone shows a value goes, and comes back.
+#[test]
+fn a_version_that_goes_keeps_what_it_alone_could_show() {
+    let mut lost = Vec::new();
+    for (was, values) in types() {
+        for (is, _) in types() {
+            let (before, moved) = (beside(was, "v1", is), beside(was, "v2", is));
+            let alone = alone(is);
+            for value in &values {
+                let x = object("v1", &json!({"spec": {"e": "x", "p": value}}));
+                let written = before.put(&x, "v1", None, &mut unmetered_budget()).unwrap();
+                let second = write(&moved, (&written, "v1"), "v1", "x");
+                let third = write(&alone, (&second, "v2"), "v2", "y");
+                let back = shown(&before, (&third, "v2"), "v1");
+                if back["spec"] != json!({"e": "y", "p": value}) {
+                    lost.push(format!("{was} beside {is}: {value} became {}", back["spec"]));
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
+}
+
+/// A version keeps what its field of another type held also when one beside it goes.
+#[test]
+fn a_version_that_goes_takes_nothing_of_others() {
+    let mut lost = Vec::new();
+    for (other, _) in types() {
+        for (was, values) in types() {
+            let before = beside(other, "v2", was);
+            for (is, _) in types() {
+                let (between, alone) = (beside(other, "v2", is), alone(is));
+                for value in &values {
+                    let x = object("v2", &json!({"spec": {"e": "x", "p": value}}));
+                    let written = before.put(&x, "v2", None, &mut unmetered_budget()).unwrap();
+                    let second = write(&between, (&written, "v2"), "v2", "y");
+                    let third = write(&alone, (&second, "v2"), "v2", "z");
+                    let back = shown(&before, (&third, "v2"), "v2");
+                    if back["spec"] != json!({"e": "z", "p": value}) {
+                        lost.push(format!("{was} to {is} beside {other}: {value} became {}", back["spec"]));
+                    }
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
+}
+
+/// Two versions whose field has a type each.
+fn beside(first: &str, storage: &str, second: &str) -> Bundle {
+    let spec = |of: &str| format!("{{spec: {{e: string, p: {of}}}}}");
+    let versions = format!("{{v1: {}, v2: {}}}", spec(first), spec(second));
+    bundle_of(&format!("storage: {storage}\nversions: {versions}"))
+}
+
+/// The second of them.
+fn alone(of: &str) -> Bundle {
+    bundle_of(&format!(
+        "storage: v2\nversions: {{v2: {{spec: {{e: string, p: {of}}}}}}}"
+    ))
+}
+
+fn shown(bundle: &Bundle, (written, stored): (&ToStore, &str), version: &str) -> Json {
+    bundle
+        .get(written.stored(stored), version, &mut unmetered_budget())
+        .unwrap()
+}
+
+/// Writes back what a version shows, with another value in the field beside.
+fn write(bundle: &Bundle, (written, stored): (&ToStore, &str), version: &str, beside: &str) -> ToStore {
+    let mut shown = shown(bundle, (written, stored), version);
+    shown["spec"]["e"] = json!(beside);
+    insula_schema::default(&mut shown, bundle.schema(version).unwrap());
+    bundle
+        .put(&shown, version, Some(written.stored(stored)), &mut unmetered_budget())
+        .unwrap()
+}

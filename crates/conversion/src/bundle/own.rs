@@ -29,6 +29,8 @@ pub(super) struct Fields {
     /// Fields that it shares, or something in them, in the form of [`OwnFields`]: each read of an
     /// object with residuals asks for some.
     shared: HashSet<String>,
+    /// Those of them in which anything is kept.
+    open: Vec<Vec<Segment>>,
 }
 
 /// A field of a version, and those in it.
@@ -38,6 +40,8 @@ struct OwnTree {
     is_own: bool,
     /// True for an object without fields, and with room for none: the release has none in it.
     is_bare: bool,
+    /// True for a place where anything is kept.
+    is_open: bool,
     fields: BTreeMap<String, OwnTree>,
     each: Option<Box<OwnTree>>,
 }
@@ -47,6 +51,7 @@ impl OwnTree {
         let Some((segment, rest)) = path.split_first() else {
             self.is_own = is_own;
             self.is_bare = is_bare(node);
+            self.is_open = node.preserves_unknown();
             return;
         };
         match segment {
@@ -58,11 +63,14 @@ impl OwnTree {
     }
 
     /// Adds the fields that are shared, or have something in them that is.
-    fn add_shared(&self, path: &mut Vec<Segment>, shared: &mut HashSet<String>) {
+    fn add_shared(&self, path: &mut Vec<Segment>, (shared, open): (&mut HashSet<String>, &mut Vec<Vec<Segment>>)) {
         if self.is_own {
             return;
         }
         shared.insert(Path::from_segments(path.clone()).to_string());
+        if self.is_open {
+            open.push(path.clone());
+        }
         let fields = self
             .fields
             .iter()
@@ -70,7 +78,7 @@ impl OwnTree {
         let each = self.each.iter().map(|tree| (Segment::Each(String::new()), &**tree));
         for (segment, tree) in fields.chain(each) {
             path.push(segment);
-            tree.add_shared(path, shared);
+            tree.add_shared(path, (shared, open));
             path.pop();
         }
     }
@@ -79,6 +87,9 @@ impl OwnTree {
     fn find(&self, patch: &Patch, path: &mut Vec<Segment>, found: &mut BTreeSet<Vec<Segment>>) {
         match patch {
             Patch::Set { value, .. } => self.find_value(value, path, found),
+            Patch::Within(_) | Patch::Items { .. } if self.is_open && self.each.is_none() => {
+                found.insert(path.clone());
+            }
             Patch::Unset { .. } => {}
             Patch::Fields(fields) => {
                 for (name, patch) in fields {
@@ -120,6 +131,9 @@ impl OwnTree {
                     }
                 }
             }
+            _ if self.is_open && self.each.is_none() => {
+                found.insert(path.clone());
+            }
             Json::Array(items) => {
                 for item in items {
                     self.each(path, &mut |tree, path| tree.find_value(item, path, found));
@@ -140,7 +154,7 @@ impl OwnTree {
             }
             None => {
                 self.each(path, then);
-                self.each.is_some() || self.fields.is_empty() && !self.is_bare
+                self.each.is_some() || self.fields.is_empty() && !self.is_bare && !self.is_open
             }
         }
     }
@@ -157,6 +171,18 @@ impl OwnTree {
         then(tree, path);
         path.pop();
     }
+}
+
+/// Returns true if a node has a field or an entry at a path, or keeps anything on the way.
+fn leads_to_field(node: &Node, path: &[Segment]) -> bool {
+    let Some((segment, rest)) = path.split_first() else {
+        return true;
+    };
+    let below = match segment {
+        Segment::Field(name) => node.child(name),
+        _ => node.items().or(node.additional()),
+    };
+    below.map_or(node.preserves_unknown(), |below| leads_to_field(below, rest))
 }
 
 fn is_bare(node: &Node) -> bool {
@@ -184,14 +210,31 @@ impl Bundle {
             (!paths.is_empty()).then(|| (name.clone(), paths))
         });
         let mut own: OwnFields = own.collect();
+        // What versions that are away hold stays as it was stored.
+        for (name, fields) in before.into_iter().flatten() {
+            if residuals.contains_key(name) && self.index(name).is_err() {
+                own.insert(name.clone(), fields.clone());
+            }
+        }
         self.add_names(&mut own, &[residuals, retained], before);
         own
     }
 
-    /// Returns true if a version shares a field, or one below it, with others.
+    /// Returns true if a version shares a field, or one below it, with others. What is kept in a
+    /// place where anything is kept is shared once the version that it is made from has the field.
     pub(super) fn shares(&self, root: usize, version: usize, field: &str) -> bool {
-        let fields = self.fields_of(root, version);
-        fields.is_some_and(|fields| fields.shared.contains(field))
+        let (Some(fields), Some(parent)) = (self.fields_of(root, version), self.parent(root, version)) else {
+            return false;
+        };
+        let is_known = || {
+            let path = Path::parse(field).ok().filter(|_| !fields.open.is_empty());
+            path.is_some_and(|path| {
+                let mut open = fields.open.iter();
+                open.any(|open| path.segments().starts_with(open))
+                    && leads_to_field(self.versions[parent].schema.root(), path.segments())
+            })
+        };
+        fields.shared.contains(field) || is_known()
     }
 
     fn fields_of(&self, root: usize, version: usize) -> Option<Arc<Fields>> {
@@ -203,7 +246,8 @@ impl Bundle {
                 let mut add = |path: &[Segment], node: &Node, is_own| fields.tree.insert(path, node, is_own);
                 each_field(hop, &self.versions[version], &mut add);
             }
-            fields.tree.add_shared(&mut Vec::new(), &mut fields.shared);
+            let all = (&mut fields.shared, &mut fields.open);
+            fields.tree.add_shared(&mut Vec::new(), all);
             Arc::new(fields)
         });
         Some(fields.clone())

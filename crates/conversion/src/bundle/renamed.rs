@@ -133,6 +133,7 @@ impl Views<'_> {
             let holders = (0..bundle.versions.len()).filter(|version| *version != bundle.top);
             moves.extend(holders.map(|version| (version, field.clone(), field.clone())));
         }
+        let had_union = self.residuals.contains_key(UNION);
         let mut given = Vec::new();
         // Versions that share a field by now get its value once: each has what those before it have
         // no field for.
@@ -146,10 +147,18 @@ impl Views<'_> {
             if !is_made || field == place && from.is_in(union) {
                 continue;
             }
-            let Some(patch) = self.residuals.get(UNION).and_then(|patch| from.find_in(patch)) else {
+            // What was retained while no version had the place is the version's own, too.
+            let found = |held: &BTreeMap<String, Patch>| held.get(UNION).and_then(|patch| from.find_in(patch));
+            let (patch, kept) = (found(&self.residuals), found(&self.retained));
+            if patch.is_none() && kept.is_none() {
                 continue;
-            };
+            }
             given.push((from, place.clone()));
+            if let Some(kept) = kept {
+                let kept = retained::both(self.retained.remove(&target.name), Some(path.around(kept)));
+                self.retained.extend(kept.map(|kept| (target.name.clone(), kept)));
+            }
+            let Some(patch) = patch else { continue };
             let mut patch = path.around(patch);
             if bundle.shares(root, version, &field) {
                 let shared = (place, bundle.place_of(version, &field));
@@ -169,15 +178,18 @@ impl Views<'_> {
             fields.push(field);
         }
         for (from, place) in given.into_iter().filter(|(from, _)| !from.is_in(union)) {
-            let Some(patch) = self.residuals.remove(UNION) else {
-                continue;
-            };
-            let left = from.remove_from(patch.by_field(), None).0;
-            self.residuals
-                .insert(UNION.to_owned(), left.unwrap_or_else(|| Patch::Fields(BTreeMap::new())));
+            for held in [&mut self.residuals, &mut self.retained] {
+                let Some(patch) = held.remove(UNION) else { continue };
+                let left = from.remove_from(patch.by_field(), None).0;
+                held.extend(left.map(|left| (UNION.to_owned(), left)));
+            }
             if let Some(fields) = self.own.get_or_insert_default().get_mut(UNION) {
                 fields.retain(|field| *field != place);
             }
+        }
+        let none = || Patch::Fields(BTreeMap::new());
+        if had_union {
+            self.residuals.entry(UNION.to_owned()).or_insert_with(none);
         }
     }
 }

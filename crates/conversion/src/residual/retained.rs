@@ -74,7 +74,7 @@ fn name_at<'a>(node: Option<&'a Node>, name: &str) -> Name<'a> {
 
 /// Returns true for a node that keeps whatever is in the items of a list.
 fn keeps_items(node: &Node) -> bool {
-    node.items().is_none() && node.preserves_unknown()
+    node.items().is_none() && node.preserves_unknown() && node.takes_type_of(&Json::Array(Vec::new()))
 }
 
 fn is_ours(name: &str) -> bool {
