@@ -234,8 +234,26 @@ impl<'a> Views<'a> {
         let root = &bundle.versions[self.root].name;
         let mut views = Views::decode(bundle, self.root, written.stored(root))?.into_owned(bundle);
         views.add_retained(aside);
+        views.keep_gains(self, version);
         views.note_lost();
         Ok(views)
+    }
+
+    /// Keeps what other versions than one still have to give: nothing tells it any more from what
+    /// they hold for themselves.
+    fn keep_gains(&mut self, before: &Self, version: usize) {
+        for other in (0..self.bundle.versions.len()).filter(|other| *other != version) {
+            let name = &self.bundle.versions[other].name;
+            let Some(fields) = before.own.as_ref().and_then(|own| own.get(name)) else {
+                continue;
+            };
+            let gains = fields.iter().filter(|field| self.bundle.shares(self.root, other, field));
+            let gains: Vec<String> = gains.cloned().collect();
+            if !gains.is_empty() {
+                let own = self.own.get_or_insert_default().entry(name.clone()).or_default();
+                own.extend(gains);
+            }
+        }
     }
 
     /// Takes out what other versions than one have a field for again: each is written by the rules
