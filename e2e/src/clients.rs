@@ -291,8 +291,21 @@ fn clients() -> PathBuf {
 /// # Errors
 /// The sentence.
 pub fn check_console(server: &Server, shots: &Path) -> Result<String, String> {
-    let mut command = in_browser("check.mjs", server.url(), shots)?;
+    console("check.mjs", server, shots)
+}
+
+/// Runs the browser's test of the console with ten thousand workspaces, as [`check_console`].
+///
+/// # Errors
+/// The sentence about what is missing.
+pub fn check_large_console(server: &Server, shots: &Path) -> Result<String, String> {
+    console("large.mjs", server, shots)
+}
+
+fn console(script: &str, server: &Server, shots: &Path) -> Result<String, String> {
+    let mut command = in_browser(script, server.url(), shots)?;
     command.env("CA", server.data_dir().join("pki/ca.crt"));
+    command.env("INSULA", crate::insula(&[]).get_program());
     command.envs([("TOKEN", "carol-token"), ("TENANT", "alice-token")]);
     command.env("SERVER_PID", server.pid().to_string());
     Ok(passed(&mut command))
@@ -354,6 +367,7 @@ fn in_browser(script: &str, url: &str, shots: &Path) -> Result<Command, String> 
         "check.mjs",
         "docs.mjs",
         "fresh.mjs",
+        "large.mjs",
         "login.mjs",
         "pages.mjs",
         "seed.mjs",

@@ -42,7 +42,9 @@ mod world;
 pub use apiextensions::Apiextensions;
 pub use begun::begun;
 pub use checkout::Checkout;
-pub use clients::{Edition, Runtime, check_console, check_docs, check_login, newest_kubectl, shots};
+pub use clients::{
+    Edition, Runtime, check_console, check_docs, check_large_console, check_login, newest_kubectl, shots,
+};
 pub use collector::{Collector, Metric, Point, Span};
 pub use etcd::{Etcd, etcd_programs};
 pub use extension::Extension;

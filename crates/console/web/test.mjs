@@ -11,13 +11,14 @@ async function load(file) {
 }
 
 const { configuration, rebased, remaining } = await load("src/applied.ts");
-const { automatic, begun, requested } = await load("src/migrating.ts");
+const { Paces, automatic, begun, requested } = await load("src/migrating.ts");
 const { Tree } = await load("src/tree.ts");
 const { parseMetrics, quantile, sum } = await load("src/metrics.ts");
 const { apply } = await load("src/draft.ts");
 const { objectArgs, quoted } = await load("src/command.ts");
 const { isPath, parse } = await load("src/router.ts");
 const { RATES_MAX, Readings } = await load("src/rates.ts");
+const { nextOf, prepared } = await load("src/prepared.ts");
 
 /** Runs a test with a server of its own, and a browser's parts that it has not. */
 async function served(fetch, run) {
@@ -320,4 +321,32 @@ test("a migration shows how far the objects are", () => {
   assert.equal(begun({ ...under, step: "MIGRATION_STEP_RECREATE" }).done, 50);
   assert.equal(begun({ ...under, step: "MIGRATION_STEP_RECREATE", undo: true }).done, undefined);
   assert.equal(begun({ ...under, step: "MIGRATION_STEP_EXPORT", message: "differs" }).state, "Blocked");
+});
+
+test("what is left of a migration, and for how long, is told from what was seen of it", () => {
+  const row = (done, over = false) => ({ key: "a", message: `${done}% of 300 objects are stored in v2`, done, over });
+  const paces = new Paces();
+  // Objects that were there before tell no pace.
+  assert.deepEqual(paces.left(row(40), 1000), { objects: 180 });
+  assert.deepEqual(paces.left(row(40), 2000), { objects: 180 });
+  assert.deepEqual(paces.left(row(60), 7000), { objects: 120, pace: { rate: 10, seconds: 12 } });
+  assert.equal(paces.left({ ...row(60), message: "it runs", done: undefined }, 8000), undefined);
+  // The next one of the same name begins anew.
+  assert.equal(paces.left(row(100, true), 9000), undefined);
+  assert.deepEqual(paces.left(row(50), 10_000), { objects: 150 });
+});
+
+test("a schema is prepared that is newer than the one on offer, and was not on offer before", () => {
+  const offered = (...schemas) => schemas.map((schema) => ({ group: "example.io", resource: "any", schema }));
+  const known = (ages) => Object.entries(ages).map(([name, created]) => ({ name, created: `2026-01-0${created}T00:00:00Z` }));
+  const schemas = known({ "a.x.io": 1, "b.x.io": 2, "c.x.io": 3, "d.x.io": 4, "z.y.io": 5, "old.y.io": 1 });
+  assert.deepEqual(prepared(offered("b.x.io", "z.y.io"), [], schemas), ["d.x.io"]);
+  // One that was taken back does not wait, and neither do those before the one on offer.
+  const history = [{ resources: offered("d.x.io") }];
+  assert.deepEqual(prepared(offered("b.x.io"), history, schemas), ["c.x.io"]);
+  assert.deepEqual(prepared(offered("c.x.io"), history, schemas), []);
+  // Of one that is not there nothing is known.
+  assert.deepEqual(prepared(offered("gone.x.io"), [], schemas), []);
+  // What was not prepared stays as it is.
+  assert.deepEqual(nextOf({ resources: offered("b.x.io", "z.y.io") }, ["d.x.io"]), ["d.x.io", "z.y.io"]);
 });

@@ -282,6 +282,7 @@ export async function audit(page, { url, admin, look }) {
   const row = page.getByRole("row", { name: new RegExp(`create widgets/default.*${refused.status}`) }).first();
   await row.click();
   await page.getByRole("complementary", { name: /^create widgets/ }).getByText("marked=by-the-test").waitFor();
+  await look(page, "audit");
   await page.getByRole("button", { name: "All workspaces" }).click();
   await page.getByRole("button", { name: "Failed" }).click();
   await page.waitForURL(/\?all=1$/);
@@ -289,7 +290,6 @@ export async function audit(page, { url, admin, look }) {
   await page.getByRole("button", { name: "Older" }).click();
   await page.getByText("1,000 requests", { exact: true }).waitFor();
   await page.getByRole("row", { name: /root:org-01:team-002/ }).first().click();
-  await look(page, "audit");
   await page.getByRole("button", { name: "Copy insula" }).click();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "insula server audit");
 }
@@ -357,7 +357,7 @@ export async function difference(page, { url, look }) {
   const changes = page.getByRole("region", { name: "Changes" });
   await changes.getByText("1 change, 1 of them breaks").waitFor();
   await changes.getByRole("button", { name: "Whom does it break?" }).click();
-  await changes.getByText("30 objects in 30 workspaces").click();
+  await changes.getByText("30 objects in 30 workspaces").waitFor();
   await changes.getByText("root:org-05:team-001").waitFor();
   await look(page, "diff");
 }

@@ -2,39 +2,84 @@
 // address or a name that somebody made for them.
 
 import assert from "node:assert/strict";
+import { settled } from "./fresh.mjs";
 
 const copied = (page) => page.evaluate(() => navigator.clipboard.readText());
 
-/** Who uses a version, why a binding is not ready, and whom a release hurts: two clicks each. */
-export async function questions(page, { url }) {
+/** A schema without a field that objects have: somebody made it, and did not release it. */
+async function prepare(admin) {
+  const base = "/clusters/root:provider/apis/apis.kcp.io";
+  const offered = JSON.parse((await admin.send("GET", `${base}/v1alpha2/apiexports/widgets`)).text).spec.resources[0].schema;
+  const made = [];
+  for (const [plural, kind] of [["apiresourceschemas", "APIResourceSchema"], ["apiconversions", "APIConversion"]]) {
+    const { spec } = JSON.parse((await admin.send("GET", `${base}/v1alpha1/${plural}/${offered}`)).text);
+    for (const { schema } of spec.versions ?? []) delete schema.properties.spec.properties.color;
+    const path = `${base}/v1alpha1/${plural}`;
+    await admin.create(path, { apiVersion: "apis.kcp.io/v1alpha1", kind, metadata: { name: PREPARED }, spec });
+    made.push(`${path}/${PREPARED}`);
+  }
+  return made;
+}
+
+const PREPARED = "next.widgets.example.io";
+
+/** Who uses a version, why a binding is not ready, and whom a release would hurt: two clicks each, counted. */
+export async function questions(page, { url, admin, look, within }) {
   const begin = async () => {
     await page.goto(`${url}/console`);
     await page.getByText("Live", { exact: true }).waitFor();
   };
-  const pageOf = async (name) => {
-    await page.getByRole("navigation").getByRole("link", { name }).click();
-    await page.getByRole("link", { name: /Widgets/ }).click();
-  };
+  const to = (name) => page.getByRole("navigation").getByRole("link", { name }).click();
+  const api = page.getByRole("listitem").filter({ has: page.getByRole("link", { name: "Widgets", exact: true }) });
   await begin();
-  await pageOf("Exports");
-  await page.getByRole("row", { name: /root:org-01:team-001 Ready v1 / }).waitFor();
-  await page.getByRole("row", { name: /root:org-21:team-001 Conflict .*naming conflict with CustomResourceDefinition/ }).waitFor();
-  // One more shows them alone, and the address has it.
-  await page.getByRole("button", { name: "widgets.example.io/v1", exact: true }).click();
-  await page.getByText("15 bindings").waitFor();
+  await within(2, "who uses a version", async () => {
+    await to("Exports");
+    await api.getByRole("link", { name: "v1", exact: true }).click();
+    await page.getByText("15 bindings").waitFor();
+    await page.getByRole("row", { name: /root:org-01:team-001 Ready v1 / }).waitFor();
+  });
   await page.reload();
   await page.getByText("15 bindings").waitFor();
-  await page.goBack();
+  // Beside the graph as well, and back.
+  await page.getByRole("button", { name: "widgets.example.io/v1", exact: true }).click();
   await page.getByText("46 bindings").waitFor();
+  await page.goBack();
+  await page.getByText("15 bindings").waitFor();
 
-  // Of a change that is there, two clicks name those whom it hurts.
   await begin();
-  await pageOf("Releases");
+  await within(2, "why a binding is not ready", async () => {
+    await to("Exports");
+    await api.getByRole("link", { name: "Widgets" }).click();
+    await page.getByRole("row", { name: /root:org-21:team-001 Conflict .*naming conflict with CustomResourceDefinition/ }).waitFor();
+  });
+
+  await begin();
+  await page.goto(`${url}/console/releases/root:provider/widgets`);
+  await page.getByText("Change the schemas and rules on offer").waitFor();
+  // The page is told when somebody prepares a release.
+  const made = await prepare(admin);
+  await page.getByText("30 objects in 30 workspaces").waitFor();
+  await begin();
+  await within(2, "whom a release would hurt", async () => {
+    await to("Releases");
+    await api.getByRole("link", { name: "Widgets" }).click();
+    await page.getByText(`Prepared, and not on offer: ${PREPARED}`).waitFor();
+    await page.getByText("30 objects in 30 workspaces").waitFor();
+    await page.getByRole("link", { name: "root:org-05:team-001" }).waitFor();
+  });
+  await look(page, "prepared");
+  for (const path of made.reverse()) await admin.send("DELETE", path);
+  await page.getByText("Prepared, and not on offer").waitFor({ state: "detached" });
+
+  // Of a change that is being written, too.
+  await begin();
+  await to("Releases");
+  await api.getByRole("link", { name: "Widgets" }).click();
   await page.getByRole("button", { name: "Begin with what is on offer" }).click();
   const text = page.getByLabel("Schemas and rules of the next release");
   await text.fill((await text.inputValue()).replace(/ +color:\n.*\n.*\n/, ""));
   await page.getByRole("button", { name: "Show its effects" }).click();
-  await page.getByText("30 objects in 30 workspaces").click();
+  await page.getByText("30 objects in 30 workspaces").waitFor();
   await page.getByRole("link", { name: "root:org-05:team-001" }).waitFor();
 }
 
@@ -119,6 +164,8 @@ export async function searchEverywhere(page, { url, look }) {
   }
   await page.keyboard.press("/");
   await page.keyboard.type("org-07 team-012");
+  // No letter is lost that comes right after the key.
+  assert.equal(await field.inputValue(), "org-07 team-012");
   await box.getByRole("option", { name: "root:org-07:team-012" }).waitFor();
   await look(page, "go-to");
   await page.keyboard.press("Enter");
@@ -142,26 +189,29 @@ export async function searchEverywhere(page, { url, look }) {
   assert.equal(await box.count(), 0);
 }
 
+const TEAM = "root:org-01:team-002";
+/** All pages. */
+const PAGES = [
+  "",
+  `/objects/${TEAM}`,
+  `/objects/${TEAM}/configmaps.v1`,
+  `/stuck/${TEAM}`,
+  `/apis/${TEAM}`,
+  "/exports/root:provider",
+  "/exports/root:provider/widgets",
+  "/releases/root:provider/widgets",
+  "/diff/root:provider/widgets",
+  "/conversion/root:provider",
+  `/migrations/${TEAM}`,
+  "/traffic/root:org-01",
+  `/usage/${TEAM}`,
+  `/audit/${TEAM}`,
+  "/servers",
+];
+
 /** Every page offers the commands behind it and what it shows as YAML. */
 export async function commands(page, { url }) {
-  const team = "root:org-01:team-002";
-  for (const path of [
-    "",
-    `/objects/${team}`,
-    `/objects/${team}/configmaps.v1`,
-    `/stuck/${team}`,
-    `/apis/${team}`,
-    "/exports/root:provider",
-    "/exports/root:provider/widgets",
-    "/releases/root:provider/widgets",
-    "/diff/root:provider/widgets",
-    "/conversion/root:provider",
-    `/migrations/${team}`,
-    "/traffic/root:org-01",
-    `/usage/${team}`,
-    `/audit/${team}`,
-    "/servers",
-  ]) {
+  for (const path of PAGES) {
     await page.goto(`${url}/console${path}`);
     for (const name of ["Copy kubectl", "Copy insula"]) {
       await page.getByRole("button", { name }).first().click();
@@ -171,5 +221,44 @@ export async function commands(page, { url }) {
     const shown = page.getByRole("dialog").locator("pre", { hasText: /\w+:/ });
     await shown.waitFor().catch(() => assert.fail(`${path}: View YAML shows nothing`));
     await page.keyboard.press("Escape");
+  }
+}
+
+/** Presses that lead from a page's first control to its last, at most. */
+const TABS_MAX = 400;
+
+/** Every control of every page can be reached with the keyboard alone, is left again, and shows that it has the focus. */
+export async function reach(page, { url }) {
+  for (const path of [...PAGES, `/objects/${TEAM}/configmaps.v1/default/kube-root-ca.crt`]) {
+    await page.goto(`${url}/console${path}`);
+    if (path.startsWith("/conversion")) await page.getByText("The server would accept these rules").waitFor();
+    else await settled(page);
+    const wanted = await page.evaluate(() => {
+      const shown = (element) => element.checkVisibility() && element.getClientRects().length > 0;
+      const controls = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex], [contenteditable=true]")];
+      // Of a grid one place has the focus, and the arrow keys move in it.
+      const own = controls.filter((one) => shown(one) && !one.disabled && one.tabIndex >= 0 && !one.closest("[tabindex='-1']"));
+      own.forEach((one, index) => one.setAttribute("data-stop", index));
+      document.activeElement?.blur();
+      return own.length;
+    });
+    assert.ok(wanted > 10, `${path}: ${wanted} controls`);
+    const reached = new Set();
+    for (let presses = 0; presses < TABS_MAX && reached.size < wanted; presses += 1) {
+      await page.keyboard.press("Tab");
+      const { stop, visible, what } = await page.evaluate(() => {
+        const one = document.activeElement;
+        const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(one);
+        const outlined = (outlineStyle !== "none" && outlineWidth !== "0px") || boxShadow !== "none";
+        return { stop: one.getAttribute("data-stop"), visible: outlined || one.matches("body, .cm-content"), what: one.outerHTML.slice(0, 120) };
+      });
+      assert.ok(visible, `${path}: nothing shows the focus of ${what}`);
+      if (stop !== null) reached.add(stop);
+    }
+    const missing = await page.evaluate(
+      (stops) => [...document.querySelectorAll("[data-stop]")].filter((one) => !stops.includes(one.getAttribute("data-stop"))).map((one) => one.outerHTML.slice(0, 120)),
+      [...reached],
+    );
+    assert.deepEqual(missing, [], `${path}: not reached by Tab`);
   }
 }

@@ -2,7 +2,7 @@
 //! API.
 
 use bytes::Bytes;
-use insula_e2e::{Answer, Client, Server, Setup, Who, check_console, shared, shots, workspace};
+use insula_e2e::{Answer, Client, Server, Setup, Who, check_console, check_large_console, shared, shots, workspace};
 use serde_json::{Value, json};
 
 mod login;
@@ -72,6 +72,15 @@ fn the_console_works_in_a_browser() {
     match check_console(&server, &shots) {
         Ok(output) => eprintln!("{output}screenshots: {}", shots.display()),
         Err(missing) => eprintln!("\n*** skipped: the console in a browser: {missing}\n"),
+    }
+}
+
+#[test]
+fn the_console_holds_ten_thousand_workspaces() {
+    let server = Server::start();
+    match check_large_console(&server, &shots()) {
+        Ok(output) => eprintln!("{output}"),
+        Err(missing) => eprintln!("\n*** skipped: the console with many workspaces: {missing}\n"),
     }
 }
 

@@ -2,13 +2,15 @@
 // break.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { call, kube } from "./api";
+import { call } from "./api";
 import { Whom } from "./effects";
 import type { Effect } from "./effects";
-import { ExportBar, List, useExport } from "./exports";
+import { ExportBar, useExport } from "./exports";
+import { List } from "./exports-list";
 import type { Json } from "./fields";
 import { count, counted } from "./format";
 import type { Export } from "./model";
+import { schemasOf, suffix } from "./prepared";
 import { documentsOf, manifestsOf } from "./releases";
 import { go, link } from "./router";
 import type { Place } from "./router";
@@ -45,13 +47,12 @@ function Compare({ workspace, name, query }: CompareProps) {
   const [exported, setExported] = useState<Export>();
   const [schemas, setSchemas] = useState<string[]>([]);
   const { live, error } = useExport(workspace, name, async (signal) => {
-    const path = `/clusters/${workspace}/apis/apis.kcp.io/v1alpha1/apiresourceschemas?limit=500`;
-    const [got, list] = await Promise.all([
+    const [got, known] = await Promise.all([
       call<{ export: Export }>("ApiService/GetExport", { workspace, export: name }, signal),
-      kube<{ items: { metadata: { name: string } }[] }>(path, { signal }),
+      schemasOf(workspace, signal),
     ]);
     setExported(got.export);
-    setSchemas(list.items.map(({ metadata }) => metadata.name));
+    setSchemas(known.map((schema) => schema.name));
   });
   const offered = exported?.resources.map(({ schema }) => schema) ?? [];
   // A schema is named "<prefix>.<plural>.<group>": the others of the same resource can be compared.
@@ -87,10 +88,6 @@ function Compare({ workspace, name, query }: CompareProps) {
       {exported && to && <Sides key={`${from} ${to}`} workspace={workspace} exported={exported} from={from} to={to} />}
     </div>
   );
-}
-
-function suffix(schema: string): string {
-  return schema.split(".").slice(1).join(".");
 }
 
 interface SidesProps {

@@ -21,16 +21,16 @@ export function byConsent(effects: Effect[]): { askable: Effect[]; impossible: E
   return { askable: of("EFFECT_CONSENT_NEEDED"), impossible: of("EFFECT_CONSENT_IMPOSSIBLE") };
 }
 
-/** Those whom an effect hurts. */
+/** Those whom an effect hurts, by name. A reader who has many effects before them may fold the list. */
 export function Whom({ effect, children }: { effect: Effect; children?: ComponentChildren }) {
   const { objects, workspaces } = effect;
   return (
-    <details>
+    <details open>
       <summary>
         {counted(objects, "object")} in {counted(workspaces.length, "workspace")}
       </summary>
       {children}
-      <ul>
+      <ul class="whom">
         {workspaces.map(({ workspace, objects: some }) => (
           <li key={workspace}>
             <a href={link("workspaces", workspace)}>{workspace}</a> {count(some)}

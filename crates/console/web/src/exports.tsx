@@ -1,15 +1,16 @@
-// Exports, and the graph of one export with its bindings.
+// The graph of one export with its bindings.
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { call, pages } from "./api";
+import { call } from "./api";
 import { insula, kubectl } from "./command";
-import { count, utc } from "./format";
+import { List, pathOf } from "./exports-list";
+import { count, counted, utc } from "./format";
 import { SINGLE_MAX, STATES, picture, sorted, stateOf, toneOf, versionsOf } from "./graph";
 import type { Picture, State } from "./graph";
 import { watchOf } from "./kinds";
 import { useLive } from "./live";
-import type { Consumer, Export, Header, Offered } from "./model";
+import type { Consumer, Export, Header } from "./model";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Stored } from "./stored";
@@ -19,103 +20,6 @@ import type { Live } from "./ui";
 export function Exports({ place, home }: { place: Place; home: string }) {
   if (place.workspace !== "" && place.name !== "") return <Graph place={place} />;
   return <List workspace={place.workspace || home} page="exports" />;
-}
-
-interface Listed {
-  export: string;
-  workspace: string;
-  title: string;
-  resources: { resource: string; group: string; versions: { name: string; deprecated: boolean }[] }[];
-}
-
-/** The exports of a workspace, and those elsewhere that the viewer may bind. */
-export function List({ workspace, page }: { workspace: string; page: string }) {
-  const [own, setOwn] = useState<Export[]>();
-  const [others, setOthers] = useState<Listed[]>([]);
-  const [query, setQuery] = useState("");
-  const [error, setError] = useState<unknown>();
-  const live = useLive([`${pathOf(workspace)}?watch=true`], async (signal) => {
-    const exportsOf = ({ exports }: { exports: Export[] }) => exports;
-    const apisOf = ({ apis }: { apis: Listed[] }) => apis;
-    // Without the right to see bindings here, there are no others.
-    const bindable = pages("ApiService/ListApis", { workspace }, apisOf, signal).catch((): Listed[] => []);
-    try {
-      setOwn(await pages("ApiService/ListExports", { workspace }, exportsOf, signal));
-      setError(undefined);
-    } catch (failed) {
-      if (!signal.aborted) setError(failed);
-    }
-    setOthers((await bindable).filter((api) => api.workspace !== workspace));
-  });
-  const fits = (text: string) => text.toLowerCase().includes(query.toLowerCase());
-  const here = own?.filter((some) => fits(`${some.name} ${some.workspace}`));
-  const elsewhere = others.filter((some) => fits(`${some.export} ${some.workspace} ${some.title}`));
-  return (
-    <div class="page">
-      <div class="toolbar">
-        <Search what="exports" query={query} change={setQuery} />
-        <span class="faint">
-          in <code>{workspace}</code>
-        </span>
-        <Copy text={kubectl(workspace, "get", "apiexports")}>Copy kubectl</Copy>
-        <Copy text={insula("export", "list", "--workspace", workspace)}>Copy insula</Copy>
-        <ViewYaml path={`${pathOf(workspace)}?limit=50`} />
-        <LiveBadge live={live} />
-      </div>
-      {error !== undefined && <Problem error={error} />}
-      {here && (
-        <ul class="cards">
-          {here.map((some) => (
-            <li key={some.name}>
-              <a class="card" href={link(page, some.workspace, some.name)}>
-                <strong>{some.name}</strong> <span class="faint">{some.workspace}</span>
-                <Resources resources={some.resources} />
-                {some.rollout && (
-                  <p class="faint">
-                    {count(some.rollout.bindings)} bindings, {count(some.rollout.current)} up to date
-                  </p>
-                )}
-              </a>
-            </li>
-          ))}
-        </ul>
-      )}
-      {here?.length === 0 && (
-        <p class="empty">
-          {workspace} has no export{query && " of this name"}. <code>insula export publish -f FILE</code> makes one.
-        </p>
-      )}
-      {elsewhere.length > 0 && <h2 class="between">In other workspaces</h2>}
-      <ul class="cards">
-        {elsewhere.map((some) => (
-          <li key={some.workspace + some.export}>
-            <a class="card" href={link(page, some.workspace, some.export)}>
-              <strong>{some.title || some.export}</strong> <span class="faint">{some.workspace}</span>
-              <p>
-                {some.resources.map(({ resource, group, versions }) => (
-                  <span key={resource + group}>
-                    {resource}.{group} <span class="faint">{versions.map(({ name }) => name).join(" ")} </span>
-                  </span>
-                ))}
-              </p>
-            </a>
-          </li>
-        ))}
-      </ul>
-    </div>
-  );
-}
-
-function Resources({ resources }: { resources: Offered[] }) {
-  return (
-    <p>
-      {resources.map(({ resource, group }) => (
-        <span key={resource + group}>
-          {resource}.{group}{" "}
-        </span>
-      ))}
-    </p>
-  );
 }
 
 interface Shown {
@@ -143,19 +47,15 @@ async function read(workspace: string, name: string, signal: AbortSignal): Promi
   return { export: got.export, consumers: sorted(consumers), versions: usage.versions, days: usage.days };
 }
 
-/** The path of the exports of a workspace in the Kubernetes API. */
-function pathOf(workspace: string): string {
-  return `/clusters/${workspace}/apis/apis.kcp.io/v1alpha2/apiexports`;
-}
-
-/** Follows one export: reads at first and after each change of it. */
+/** Follows one export: reads at first, and after each change of it or of what other paths watch. */
 export function useExport(
   workspace: string,
   name: string,
   read: (signal: AbortSignal) => Promise<void>,
+  others: string[] = [],
 ): { live: Live; error: unknown } {
   const [error, setError] = useState<unknown>();
-  const live = useLive([watchOf(pathOf(workspace), name)], async (signal) => {
+  const live = useLive([watchOf(pathOf(workspace), name), ...others], async (signal) => {
     try {
       await read(signal);
       setError(undefined);
@@ -246,8 +146,8 @@ function Graph({ place }: { place: Place }) {
         <div class="columns">
           <section class="card fill">
             <header>
-              <h2>
-                {count(consumers.length)} bindings
+              <h2 data-count={consumers.length}>
+                {counted(consumers.length, "binding")}
                 {consumers.length > SINGLE_MAX && <span class="faint"> by state and versions in use</span>}
               </h2>
               {uses !== undefined && (

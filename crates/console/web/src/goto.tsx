@@ -37,7 +37,8 @@ export function GoTo(props: GoToProps) {
     document.addEventListener("keydown", press);
     return () => document.removeEventListener("keydown", press);
   }, []);
-  useEffect(() => {
+  // Before the next key: what is typed at once belongs into the box.
+  useLayoutEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
   return (

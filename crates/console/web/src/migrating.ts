@@ -96,6 +96,34 @@ function doneOf(message: string): number | undefined {
   return percent === undefined ? undefined : Number(percent);
 }
 
+/** What is left of a migration. */
+export interface Left {
+  objects: number;
+  /** Objects in a second, and the seconds that the others take then, when any were seen to be written. */
+  pace?: { rate: number; seconds: number };
+}
+
+/** The pace of migrations, from the first time that a page saw each: objects that had the version before a
+ * migration began tell nothing of it. */
+export class Paces {
+  private readonly first = new Map<string, { time: number; stored: number }>();
+
+  /** Notes how far a migration is, at a time in milliseconds. Returns what is left, if the server says it. */
+  left({ key, message, done, over }: Row, time: number): Left | undefined {
+    const all = Number(/^\d+% of (\d+) /.exec(message)?.[1]);
+    if (over || done === undefined || Number.isNaN(all)) {
+      this.first.delete(key);
+      return undefined;
+    }
+    const stored = Math.round((all * done) / 100);
+    const first = this.first.get(key) ?? { time, stored };
+    this.first.set(key, first);
+    const objects = all - stored;
+    const rate = (stored - first.stored) / Math.max(0.001, (time - first.time) / 1000);
+    return rate > 0 ? { objects, pace: { rate, seconds: objects / rate } } : { objects };
+  }
+}
+
 /** Returns the paths that change with a migration. */
 export function watched(workspace: string): string[] {
   const registrations = REGISTRATIONS.map(([group, version]) => `apis/${group}/${version}/thirdpartyresources`);

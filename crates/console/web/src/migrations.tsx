@@ -1,17 +1,17 @@
 // The migrations of a workspace: how far each is, and buttons to begin and to stop them.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { stringify } from "yaml";
 import { call, kube } from "./api";
 import { insula, kubectl } from "./command";
-import { age, counted, utc } from "./format";
+import { age, count, counted, utc } from "./format";
 import type { Column } from "./grid";
 import { kindsOf } from "./kinds";
 import type { Kind } from "./kinds";
 import { Listing } from "./listing";
 import { useLive } from "./live";
-import { STEPS, advance, begun, readRows, request, watched } from "./migrating";
-import type { Row, UnderWay } from "./migrating";
+import { Paces, STEPS, advance, begun, readRows, request, watched } from "./migrating";
+import type { Left, Row, UnderWay } from "./migrating";
 import { go, link } from "./router";
 import type { Place } from "./router";
 import { Badge, Button, Conditions, Copy, Problem, ViewYaml, fits, useDenied, useWork } from "./ui";
@@ -43,9 +43,14 @@ export function Migrations({ place, home }: { place: Place; home: string }) {
   const [rows, setRows] = useState<Row[]>();
   const [error, setError] = useState<unknown>();
   const [query, setQuery] = useState("");
+  const [left, setLeft] = useState<ReadonlyMap<string, Left | undefined>>(new Map());
+  const paces = useMemo(() => new Paces(), [workspace]);
   const read = async (signal: AbortSignal) => {
     try {
-      setRows(await readRows(workspace, signal));
+      const found = await readRows(workspace, signal);
+      const now = Date.now();
+      setRows(found);
+      setLeft(new Map(found.map((row) => [row.key, paces.left(row, now)])));
       setError(undefined);
     } catch (failed) {
       if (!signal.aborted) setError(failed);
@@ -81,7 +86,7 @@ export function Migrations({ place, home }: { place: Place; home: string }) {
       empty={query ? "No migration has these words." : `Nothing was migrated in ${workspace}, and there is no ThirdPartyResource.`}
     >
       {chosen ? (
-        <Chosen key={chosen.key} workspace={workspace} row={chosen} again={again} />
+        <Chosen key={chosen.key} workspace={workspace} row={chosen} left={left.get(chosen.key)} again={again} />
       ) : (
         <aside class="details empty" aria-label="Migration">
           <p>Choose a migration to see how far it is, and to begin, continue or stop it.</p>
@@ -145,7 +150,17 @@ const TITLES: Record<Row["kind"], string> = {
   ThirdPartyResource: "Registration of an old kind",
 };
 
-function Chosen({ workspace, row, again }: ChosenProps) {
+function LeftOver({ left: { objects, pace } }: { left: Left }) {
+  const rate = pace && (pace.rate < 10 ? pace.rate.toFixed(1) : count(Math.round(pace.rate)));
+  return (
+    <p>
+      {counted(objects, "object")} left
+      {pace && `, ${rate} in a second: about ${counted(Math.ceil(pace.seconds), "second")}`}
+    </p>
+  );
+}
+
+function Chosen({ workspace, row, left, again }: ChosenProps & { left: Left | undefined }) {
   const { kind, name, resource, state, tone, since, conditions, path } = row;
   return (
     <aside class="details" aria-label={`Migration ${name}`}>
@@ -175,6 +190,7 @@ function Chosen({ workspace, row, again }: ChosenProps) {
       {!row.underWay && (
         <>
           <Progress row={row} />
+          {left && <LeftOver left={left} />}
           <p>{row.message}</p>
         </>
       )}

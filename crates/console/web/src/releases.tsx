@@ -6,9 +6,11 @@ import { parseAllDocuments, stringify } from "yaml";
 import { Refused, call, kube, whyNot } from "./api";
 import { Whom, byConsent } from "./effects";
 import type { Effect } from "./effects";
-import { ExportBar, List, useExport } from "./exports";
+import { ExportBar, useExport } from "./exports";
+import { List } from "./exports-list";
 import { count, utc } from "./format";
 import type { Export, Rollout } from "./model";
+import { nextOf, prepared, schemasOf, schemasPath } from "./prepared";
 import { link } from "./router";
 import type { Place } from "./router";
 import { Badge, Button, Problem, useWork } from "./ui";
@@ -39,9 +41,16 @@ interface Plan {
 function Release({ workspace, name }: { workspace: string; name: string }) {
   const [shown, setShown] = useState<Export>();
   const [denied, setDenied] = useState<string | undefined>("Asking for your rights…");
-  const { live, error } = useExport(workspace, name, async (signal) => {
-    setShown((await call<{ export: Export }>("ApiService/GetExport", { workspace, export: name }, signal)).export);
-  });
+  const [waiting, setWaiting] = useState<string[]>();
+  const read = async (signal: AbortSignal) => {
+    const [{ export: got }, known] = await Promise.all([
+      call<{ export: Export }>("ApiService/GetExport", { workspace, export: name }, signal),
+      schemasOf(workspace, signal),
+    ]);
+    setShown(got);
+    setWaiting(prepared(got.resources, got.rollout?.history ?? [], known));
+  };
+  const { live, error } = useExport(workspace, name, read, [`${schemasPath(workspace)}?watch=true`]);
   useEffect(() => {
     void whyNot(workspace, { verb: "update", group: "apis.kcp.io", resource: "apiexports", name }).then(setDenied);
   }, [workspace, name]);
@@ -59,7 +68,7 @@ function Release({ workspace, name }: { workspace: string; name: string }) {
       {shown?.rollout && (
         <>
           <Progress exported={shown} rollout={shown.rollout} denied={denied} />
-          <Next exported={shown} denied={denied} />
+          <Next exported={shown} waiting={waiting ?? []} denied={denied} />
           <History exported={shown} rollout={shown.rollout} denied={denied} />
         </>
       )}
@@ -183,17 +192,27 @@ export function documentsOf(text: string): unknown[] {
   return objects.filter(Boolean);
 }
 
-function Next({ exported, denied }: { exported: Export } & Denied) {
+function Codes({ names }: { names: string[] }) {
+  return (
+    <>
+      {names.map((name) => (
+        <code key={name}>{name} </code>
+      ))}
+    </>
+  );
+}
+
+function Next({ exported, waiting, denied }: { exported: Export; waiting: string[] } & Denied) {
   const { workspace, name } = exported;
   const [text, setText] = useState<string>();
   const [plan, setPlan] = useState<Plan>();
   const { busy, error, run } = useWork();
   const [done, setDone] = useState(false);
-  const publish = async (accepted: Accepted, validateOnly: boolean) => {
+  const publish = async (manifests: string, accepted: Accepted, validateOnly: boolean) => {
     return call<Plan>("ApiService/PublishApi", {
       workspace,
       export: name,
-      manifests: documentsOf(text ?? ""),
+      manifests: documentsOf(manifests),
       acceptedEffects: accepted.effects,
       confirmRemovals: accepted.removals,
       validateOnly,
@@ -201,44 +220,63 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
       ...(validateOnly ? {} : { etag: exported.etag, requestId: crypto.randomUUID() }),
     });
   };
+  const begin = async (schemas: string[]): Promise<string> => {
+    const manifests = await manifestsOf(workspace, schemas);
+    setText(manifests);
+    setPlan(undefined);
+    return manifests;
+  };
+  const show = async (manifests: string) => {
+    setDone(false);
+    setPlan(await publish(manifests, { effects: [], removals: [] }, true));
+  };
+  const look = () => run(async () => show(await begin(nextOf(exported, waiting))));
+  // Whom it would hurt is what one comes here for: nobody has to ask. What is being written stays.
+  useEffect(() => {
+    if (waiting.length > 0 && text === undefined) look();
+  }, [waiting.join(" ")]);
   return (
     <section class="card">
       <header>
         <h2>Next release</h2>
-        {text === undefined && (
-          <button type="button" onClick={() => run(async () => setText(await manifestsOf(workspace, exported.resources.map(({ schema }) => schema))))}>
+        {waiting.length > 0 && (
+          <button type="button" onClick={look}>
+            Begin with what is prepared
+          </button>
+        )}
+        {(text === undefined || waiting.length > 0) && (
+          <button type="button" onClick={() => run(async () => void (await begin(exported.resources.map(({ schema }) => schema))))}>
             Begin with what is on offer
           </button>
         )}
         {text !== undefined && (
-          <Button
-            class="primary"
-            busy={busy}
-            onClick={() =>
-              run(async () => {
-                setDone(false);
-                setPlan(await publish({ effects: [], removals: [] }, true));
-              })
-            }
-          >
+          <Button class="primary" busy={busy} onClick={() => run(() => show(text))}>
             {busy ? "Asking…" : "Show its effects"}
           </Button>
         )}
       </header>
+      {waiting.length > 0 && (
+        <p>
+          Prepared, and not on offer: <Codes names={waiting} />
+        </p>
+      )}
       {text === undefined && (
         <p class="faint">Change the schemas and rules on offer, and see what becomes of stored objects before anything happens.</p>
       )}
       {text !== undefined && (
-        <textarea
-          class="manifests"
-          aria-label="Schemas and rules of the next release"
-          spellcheck={false}
-          value={text}
-          onInput={(event) => {
-            setText(event.currentTarget.value);
-            setPlan(undefined);
-          }}
-        />
+        <details open={waiting.length === 0}>
+          <summary>Schemas and rules</summary>
+          <textarea
+            class="manifests"
+            aria-label="Schemas and rules of the next release"
+            spellcheck={false}
+            value={text}
+            onInput={(event) => {
+              setText(event.currentTarget.value);
+              setPlan(undefined);
+            }}
+          />
+        </details>
       )}
       {error !== undefined && <Problem error={error} />}
       {done && <Badge tone="good">Published</Badge>}
@@ -251,7 +289,7 @@ function Next({ exported, denied }: { exported: Export } & Denied) {
           busy={busy}
           accept={(accepted) =>
             run(async () => {
-              await publish(accepted, false);
+              await publish(text ?? "", accepted, false);
               setPlan(undefined);
               setDone(true);
             })

@@ -171,8 +171,8 @@ impl PriorityRuntimes {
     }
 }
 
-/// Stack of each thread. What recurses, such as the parser of CEL, is bounded so that it fits into the
-/// smaller one; code that is not optimised takes several times as much.
+/// Stack of each thread. What recurses, such as the parser of CEL, is bounded so that it fits into
+/// the smaller one; code that is not optimised takes several times as much.
 const STACK_BYTES: usize = if cfg!(debug_assertions) { 16 << 20 } else { 2 << 20 };
 
 /// Returns a builder of threads that answer, which others replace while they compute for long.

@@ -16,7 +16,8 @@ fn path_of(tenant: &Client) -> String {
         .to_owned()
 }
 
-/// Sends a request by the console, which succeeds. Without a cookie, it has the client's certificate.
+/// Sends a request by the console, which succeeds. Without a cookie, it has the client's
+/// certificate.
 fn by_console(client: &Client, cookie: &str, (method, path): (&str, &str), kind: &str, body: &Value) {
     let mut headers = vec![OWN, ("content-type", kind)];
     headers.extend((!cookie.is_empty()).then_some(("cookie", cookie)));
@@ -69,7 +70,10 @@ fn a_look_by_the_console_is_no_use_of_a_version() {
     let server = shared();
     let pumps: Pumps = pumps(&server, "looked-at", &["v1", "v2"]);
     let (one, two) = (path_of(&pumps.one), path_of(&pumps.two));
-    let pump = |version: &str| json!({"apiVersion": format!("example.io/{version}"), "kind": "Pump", "metadata": {"name": "looked-at"}});
+    let pump = |version: &str| {
+        let api_version = format!("example.io/{version}");
+        json!({"apiVersion": api_version, "kind": "Pump", "metadata": {"name": "looked-at"}})
+    };
     for tenant in [&pumps.one, &pumps.two] {
         tenant.post(&pumps_of("v2"), &pump("v2")).expect(201);
     }
