@@ -117,6 +117,9 @@ pub mod effects {
         /// A schema refuses a value that it accepted: another type, a tighter bound, a value of an
         /// enum.
         VALUE_REFUSED = "value-refused", Needed;
+        /// A rule compares a value with the one of before, and may refuse changes of it. The value
+        /// that is there stays valid.
+        CHANGE_REFUSED = "change-refused", Needed;
         /// A field must be there that could be absent.
         FIELD_REQUIRED = "field-required", Needed;
         /// An absent field is read as another value, or not at all.
@@ -125,10 +128,16 @@ pub mod effects {
         DEFAULT_ADDED = "default-added", Unneeded;
         /// A served version shows another value, by rules.
         VALUE_CHANGED = "value-changed", Needed;
+        /// A served version shows a value where it showed none, by rules. No value that was read
+        /// changes.
+        VALUE_ADDED = "value-added", Unneeded;
         /// A served version shows nothing of what a client writes in another one, by rules.
         WRITE_HIDDEN = "write-hidden", Needed;
         /// A served version shows another value of what a client writes in another one, by rules.
         WRITE_CHANGED = "write-changed", Needed;
+        /// A served version shows a value where it showed none of what a client writes in another
+        /// one, by rules.
+        WRITE_ADDED = "write-added", Unneeded;
         /// A version is served no longer. Its removal is confirmed by itself.
         VERSION_REMOVED = "version-removed", Unneeded;
         /// The whole resource is on offer no longer.
@@ -141,6 +150,8 @@ pub mod effects {
         CLIENT_BROKEN = "client-broken", Needed;
         /// A printer column is gone or shows another value. It hurts nobody's objects.
         COLUMN_REMOVED = "column-removed", Unneeded;
+        /// A short name, the singular or a category is gone: commands that say it fail.
+        NAME_REMOVED = "name-removed", Unneeded;
     }
 }
 

@@ -3,8 +3,9 @@
 //! A request in a tenant's workspace for a bound resource is a use of the version in its path,
 //! unless a page of the console reads it in the session of a viewer.
 //! [`VersionUses`] notes the first use of each hour in memory; every later one of the hour costs an
-//! atomic read. A task of the server writes the notes into one [`UseRecord`] for each route, and
-//! several servers on one store merge theirs by the latest time. The status of an export and the
+//! atomic read. The note wakes a task of the server, which writes it into one [`UseRecord`] for each
+//! route, so that a guard on another server sees the use as well, and several servers on one store
+//! merge theirs by the latest time. The status of an export and the
 //! admission of its changes sum up the records.
 
 use crate::{
@@ -19,6 +20,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     ops::{Bound, ControlFlow},
     sync::Arc,
+    task::{Poll, Waker},
 };
 
 /// Resolution of the recorded times, and the least time between two writes for one version.
@@ -49,8 +51,21 @@ pub struct NotedUses {
 /// that was used since the notes were stored.
 #[derive(Debug, Default)]
 pub struct VersionUses {
-    noted: Mutex<BTreeMap<ObjectKey, NotedUses>>,
+    notes: Mutex<Notes>,
     is_disabled: bool,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    routes: BTreeMap<ObjectKey, NotedUses>,
+    /// The task that stores them, while there are none.
+    waiting: Option<Waker>,
+}
+
+impl Notes {
+    fn wake(&mut self) {
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
 }
 
 impl VersionUses {
@@ -79,8 +94,8 @@ impl VersionUses {
             return;
         };
         if route.marks.mark(index, period(cluster, now)) {
-            let mut all = self.noted.lock();
-            let noted = all.entry(key.clone()).or_default();
+            let mut all = self.notes.lock();
+            let noted = all.routes.entry(key.clone()).or_default();
             if noted.identity != route.identity {
                 *noted = NotedUses {
                     identity: route.identity.clone(),
@@ -88,20 +103,34 @@ impl VersionUses {
                 };
             }
             noted.versions.insert(served.api.versions[index].name.clone(), now);
+            all.wake();
         }
+    }
+
+    /// Waits until there are notes. One task at a time may.
+    pub async fn wait(&self) {
+        std::future::poll_fn(|context| {
+            let mut all = self.notes.lock();
+            if !all.routes.is_empty() {
+                return Poll::Ready(());
+            }
+            all.waiting = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Returns the notes of at most `max` routes after one.
     pub fn noted(&self, after: Option<&ObjectKey>, max: usize) -> Vec<(ObjectKey, NotedUses)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let all = self.noted.lock();
-        let found = all.range::<ObjectKey, _>((from, Bound::Unbounded)).take(max);
+        let all = self.notes.lock();
+        let found = all.routes.range::<ObjectKey, _>((from, Bound::Unbounded)).take(max);
         found.map(|(key, noted)| (key.clone(), noted.clone())).collect()
     }
 
     /// Forgets notes that are stored, unless there are newer ones of the same route.
     pub fn forget(&self, stored: &[(ObjectKey, NotedUses)]) {
-        let mut all = self.noted.lock();
+        let all = &mut self.notes.lock().routes;
         for (key, noted) in stored {
             if all.get(key) == Some(noted) {
                 all.remove(key);
@@ -111,10 +140,11 @@ impl VersionUses {
 
     /// Adds notes. Those that are there win.
     pub fn add(&self, notes: Vec<(ObjectKey, NotedUses)>) {
-        let mut all = self.noted.lock();
+        let mut all = self.notes.lock();
         for (key, noted) in notes {
-            all.entry(key).or_insert(noted);
+            all.routes.entry(key).or_insert(noted);
         }
+        all.wake();
     }
 }
 

@@ -19,15 +19,18 @@ const FREE_FOR: Duration = Duration::from_secs(2);
 /// Size of an allocation that gets a page of its own.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Pause between two looks at the uses of API versions that are not stored yet.
-const USES_PERIOD: Duration = Duration::from_secs(2);
+/// Pause after uses of API versions were stored. Those that are noted meanwhile share transactions.
+const USES_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after the store took no write.
+const USES_RETRY: Duration = Duration::from_secs(2);
 
-/// Stores the uses of API versions for as long as the server runs. Each version of an API in a
-/// workspace is written at most once an hour.
+/// Stores the uses of API versions when they are noted, for as long as the server runs. Each version
+/// of an API in a workspace is written at most once an hour.
 pub(crate) async fn store_uses(registry: Arc<Deps>) {
     loop {
-        tokio::time::sleep(USES_PERIOD).await;
-        insula_registry::store_uses(&registry).await;
+        registry.uses.wait().await;
+        let left = insula_registry::store_uses(&registry).await;
+        tokio::time::sleep(if left == 0 { USES_PAUSE } else { USES_RETRY }).await;
     }
 }
 

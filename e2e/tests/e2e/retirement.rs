@@ -1,7 +1,9 @@
 //! Retirement of API versions: an export shows which versions its tenants use, and a version in use
 //! is removed only when that is said twice.
 
-use insula_e2e::{Answer, Client, Server, shared, until, workspace};
+use std::time::{Duration, Instant};
+
+use insula_e2e::{Answer, Client, Etcd, Server, shared, until, workspace};
 use serde_json::{Value, json};
 
 use crate::tools::ran;
@@ -368,6 +370,33 @@ fn a_version_in_use_since_a_moment_stays() {
     let (code, out, error) = tool.publish(&["v1"], &["--yes"]);
     assert_ne!(code, 0, "{out}{error}");
     used.one.get(&pumps_of("v2")).expect(200);
+}
+
+/// Another server of the store refuses what is in use here, without a pause of seconds.
+#[test]
+fn a_version_in_use_at_another_server_stays() {
+    let Some(etcd) = Etcd::start() else { return };
+    let store = etcd.store();
+    let [one, two] = [(); 2].map(|()| Server::with_flags(&["--store", &store]));
+    let versions = ["v1", "v2", "v3", "v4", "v5"];
+    let used = pumps(&one, "apart", &versions);
+    used.provider.post(SCHEMAS, &schema("rev2", &["v5"])).expect(201);
+    let there = two.admin().in_workspace(&used.path);
+    until("the other one has the export", || {
+        (there.get(&format!("{EXPORTS}/pumps")).code == 200).then_some(())
+    });
+    let patch = json!({"spec": export("rev2")["spec"]});
+    let begin = Instant::now();
+    for version in &versions[..4] {
+        used.one.get(&pumps_of(version)).expect(200);
+        until("the use is known there", || {
+            let tried = there.merge(&format!("{EXPORTS}/pumps?dryRun=All"), &patch);
+            let told = format!("removes pumps.example.io/{version}, which 1 workspace used");
+            tried.text.contains(&told).then_some(())
+        });
+    }
+    // Looks at intervals of two seconds would take seven on the average.
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }
 
 /// No word accepts it, and nothing is written.

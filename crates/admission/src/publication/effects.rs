@@ -11,7 +11,6 @@ use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, n
 use insula_catalog::Api;
 use insula_conversion::{ConvertError, Stored, object_budget};
 use insula_meter::Meter;
-use insula_schema::Node;
 use insula_store::Entry;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -27,7 +26,7 @@ mod writes;
 
 pub use acceptance::{Acceptance, is_open, unaccepted, unanswered};
 pub use begun::NewVersions;
-use compare::differing;
+use compare::{added, differing};
 pub use generations::{Effects, Serving};
 use paths::{general, holds, is_field};
 pub use times::Times;
@@ -63,9 +62,6 @@ pub struct Effect {
     pub times: Times,
     /// True if it is the reason of what objects show below the path, too.
     is_deep: bool,
-    /// True if it reaches each object that holds a value at the path: a rule that refuses changes
-    /// of it.
-    refuses_changes: bool,
     /// True for a CustomResourceDefinition of a workspace.
     is_local: bool,
     /// True if a write takes away what its version does not show, as in Kubernetes.
@@ -99,7 +95,6 @@ impl Effect {
             workspaces: BTreeMap::new(),
             times: Times::default(),
             is_deep: true,
-            refuses_changes: false,
             is_local: false,
             is_lossy: false,
             is_elsewhere: false,
@@ -269,7 +264,11 @@ impl Generation {
     fn of_object(&mut self, object: &Object, value: &Json, unreadable: &mut Option<Unreadable>) -> Vec<usize> {
         // They concern whoever looks at an object; those of a field, at one that holds it.
         let broken = |(_, effect): &(usize, &Effect)| {
-            matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !is_field(&effect.path)
+            let is_whole = matches!(
+                effect.kind,
+                names::CLIENT_BROKEN | names::COLUMN_REMOVED | names::NAME_REMOVED
+            );
+            is_whole && !is_field(&effect.path)
         };
         let all = self.found.iter().enumerate().filter(broken);
         let mut reached: Vec<usize> = all.map(|(index, _)| index).collect();
@@ -343,16 +342,16 @@ impl Generation {
             insula_schema::default(shown, schema);
         }
         let broken = self.found.iter().enumerate().filter(|(_, effect)| {
-            (effect.kind == names::CLIENT_BROKEN && is_field(&effect.path) || effect.refuses_changes)
+            (effect.kind == names::CLIENT_BROKEN && is_field(&effect.path) || effect.kind == names::CHANGE_REFUSED)
                 && effect.version == version
                 && holds(&was, &effect.path)
         });
         reached.extend(broken.map(|(index, _)| index));
-        let differing = differing(&was, &is, old.root());
+        let mut differing = differing(&was, &is, old.root());
+        differing.extend(added(&was, &is, new.root()));
         for (kind, path) in &differing {
             reached.extend(self.effect_at(kind, version, path, ""));
         }
-        reached.extend(self.first_defaults(version, (&was, &is), new.root()));
         let known = insula_schema::judge(&was, &old, &self.meter);
         for error in insula_schema::judge(&is, &new, &self.meter) {
             let place = insula_schema::place(&error);
@@ -377,18 +376,6 @@ impl Generation {
             object,
             differing,
         })
-    }
-
-    /// Returns the first defaults that an object shows, each once or more.
-    fn first_defaults(&self, version: &str, (was, is): (&Json, &Json), root: &Node) -> Vec<usize> {
-        let is_first = |effect: &Effect| effect.kind == names::DEFAULT_ADDED && effect.version == version;
-        if !self.found.iter().any(is_first) {
-            return Vec::new();
-        }
-        let shown = differing(is, was, root).into_iter();
-        let new = shown.filter(|(kind, _)| *kind == names::VALUE_HIDDEN);
-        new.filter_map(|(_, path)| reasons::nearest(&self.found, names::DEFAULT_ADDED, version, &path))
-            .collect()
     }
 
     /// Returns the effect on an object that a version cannot show; `None` if the generation on

@@ -30,9 +30,6 @@ impl Effect {
 
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> Cow<'static, str> {
-        if self.refuses_changes {
-            return "shown as it is; a rule compares each write with what was there, and may refuse changes".into();
-        }
         let (is, without) = match self.kind {
             names::VALUE_REFUSED => ("shown as it is", "while it is there"),
             names::FIELD_REQUIRED => ("absent where it is required", "without it"),
@@ -63,6 +60,9 @@ impl Effect {
                 "shown as it is; any write of the object drops it, as in Kubernetes, and it does not come back"
             }
             names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
+            names::CHANGE_REFUSED => {
+                "shown as it is, and valid; a rule compares what is written with it, and may refuse a change"
+            }
             names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
             names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
             names::DEFAULT_ADDED => "the default is read where nothing was written",
@@ -76,11 +76,16 @@ impl Effect {
             names::VALUE_HIDDEN if self.begins => "not shown in this version",
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
+            names::VALUE_ADDED => "a value is read where none was shown",
             names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
             names::WRITE_CHANGED => {
                 "shown as it is until the next write in that version, and as another value afterwards"
             }
+            names::WRITE_ADDED => {
+                "shown as it is until the next write in that version, and with a value where none was afterwards"
+            }
             names::COLUMN_REMOVED => "not in the tables of kubectl",
+            names::NAME_REMOVED => "not found by commands that say the name",
             names::VERSION_STORED => {
                 "no release without the version is taken, and no word accepts it: keep it in spec.versions, not \
                  served, until they were written in another storage version"

@@ -22,6 +22,13 @@ pub(super) fn differing(was: &Json, is: &Json, root: &Node) -> Vec<Differing> {
     found
 }
 
+/// Returns the paths at which the second of two views has a value and the first has none.
+pub(super) fn added(was: &Json, is: &Json, root: &Node) -> Vec<Differing> {
+    let missing = differing(is, was, root).into_iter();
+    let missing = missing.filter(|(kind, _)| *kind == names::VALUE_HIDDEN);
+    missing.map(|(_, path)| (names::VALUE_ADDED, path)).collect()
+}
+
 /// Compares labels and annotations. Keys that differ are those that rules name, the others are the
 /// same in every version.
 fn metadata(was: &Json, is: &Json, found: &mut Vec<Differing>) {

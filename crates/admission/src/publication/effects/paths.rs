@@ -78,43 +78,34 @@ pub(super) fn holds(value: &Json, path: &str) -> bool {
 /// Returns the outermost list on the way to a value whose items nothing tells apart between two
 /// writes: whatever changes in it, all of its values are validated as new ones.
 pub(super) fn list_around<'p>(path: &'p str, root: &Node) -> Option<&'p str> {
-    let (mut node, mut rest) = (root, path);
-    while let Some((step, after)) = first_step(rest) {
-        node = match step {
-            Step::Field(name) => node.property(&name)?,
-            Step::Each => match (node.items(), node.list_type()) {
-                (Some(items), ListType::Map { .. }) => items,
-                (Some(_), _) => return Some(&path[..path.len() - rest.len()]),
-                (None, _) => node.additional()?,
-            },
-        };
-        rest = after;
-    }
-    None
+    let is_as_a_whole = |node: &Node| node.items().is_some() && !matches!(node.list_type(), ListType::Map { .. });
+    let mut around = nodes(path, root);
+    let (_, rest) = around.find(|(node, rest)| rest.starts_with("[]") && is_as_a_whole(node))?;
+    Some(&path[..path.len() - rest.len()])
 }
 
 /// Returns true for what makes a value an object of Kubernetes (`x-kubernetes-embedded-resource`):
 /// each write validates it, also one that changes nothing there.
 pub(super) fn is_of_embedded(path: &str, root: &Node) -> bool {
-    let (mut node, mut rest) = (root, path);
-    loop {
-        if node.embedded() {
-            let own = [".apiVersion", ".kind", ".metadata"];
-            let is_own = |below: &str| below.is_empty() || below.starts_with(['.', '[']);
-            return rest.is_empty() || own.iter().any(|own| rest.strip_prefix(own).is_some_and(is_own));
-        }
-        let below = first_step(rest).and_then(|(step, after)| {
-            rest = after;
-            match step {
-                Step::Field(name) => node.property(&name),
-                Step::Each => node.items().or_else(|| node.additional()),
-            }
-        });
-        match below {
-            Some(below) => node = below,
-            None => return false,
-        }
-    }
+    let outermost = nodes(path, root).find(|(node, _)| node.embedded());
+    outermost.is_some_and(|(_, rest)| {
+        let own = [".apiVersion", ".kind", ".metadata"];
+        let is_own = |below: &str| below.is_empty() || below.starts_with(['.', '[']);
+        rest.is_empty() || own.iter().any(|own| rest.strip_prefix(own).is_some_and(is_own))
+    })
+}
+
+/// Returns the nodes on the way to a path, as far as the schema knows it: from the root on, each
+/// with the rest of the path below it.
+fn nodes<'p>(path: &'p str, root: &'p Node) -> impl Iterator<Item = (&'p Node, &'p str)> {
+    std::iter::successors(Some((root, path)), |(node, rest)| {
+        let (step, after) = first_step(rest)?;
+        let below = match step {
+            Step::Field(name) => node.property(&name),
+            Step::Each => node.items().or_else(|| node.additional()),
+        };
+        Some((below?, after))
+    })
 }
 
 enum Step<'p> {

@@ -29,7 +29,6 @@ pub(super) fn of_schemas(before: &Api, after: &Api) -> Vec<Effect> {
             kept.detail.push_str(between);
             kept.detail.push_str(&more.detail);
             kept.is_deep |= more.is_deep;
-            kept.refuses_changes |= more.refuses_changes;
         }
         is_one
     });
@@ -61,6 +60,9 @@ fn tells(effect: &Effect, object: &str) -> bool {
             matches!(effect.kind, names::FIELD_REMOVED | names::DEFAULT_CHANGED)
         }
         names::VALUE_CHANGED | names::WRITE_CHANGED => effect.kind == names::DEFAULT_CHANGED,
+        names::VALUE_ADDED | names::WRITE_ADDED => {
+            matches!(effect.kind, names::DEFAULT_ADDED | names::DEFAULT_CHANGED)
+        }
         // A type or a rule may ask for a field.
         names::FIELD_REQUIRED => effect.kind == names::VALUE_REFUSED,
         _ => false,
@@ -71,8 +73,9 @@ fn tells(effect: &Effect, object: &str) -> bool {
 fn of_change(change: &Difference) -> Option<Effect> {
     let is = |kind: ChangeKind| change.change == kind.to_string();
     let kind = match change.about {
-        // A default that is new or gone, and a column, break no rule of compatibility.
+        // A default that is new or gone, a name and a column break no rule of compatibility.
         About::Column => names::COLUMN_REMOVED,
+        About::Name if change.change == "removed" => names::NAME_REMOVED,
         About::Field | About::Fields if is(ChangeKind::Default) && !change.breaking => names::DEFAULT_ADDED,
         About::Field | About::Fields if is(ChangeKind::Default) => names::DEFAULT_CHANGED,
         _ if !change.breaking => return None,
@@ -80,8 +83,9 @@ fn of_change(change: &Difference) -> Option<Effect> {
         About::Field if is(ChangeKind::Required) || is(ChangeKind::Added) => names::FIELD_REQUIRED,
         About::Field | About::Fields if is(ChangeKind::Removed) => names::FIELD_REMOVED,
         About::Field if is(ChangeKind::Identity) => names::CLIENT_BROKEN,
+        About::Field | About::Fields if change.refuses_changes => names::CHANGE_REFUSED,
         About::Field | About::Fields => names::VALUE_REFUSED,
-        About::Api | About::Subresource | About::Selectable => names::CLIENT_BROKEN,
+        About::Api | About::Name | About::Subresource | About::Selectable => names::CLIENT_BROKEN,
     };
     let path = match (change.about, &*change.path) {
         (About::Field | About::Fields, ".") => String::new(),
@@ -98,6 +102,5 @@ fn of_change(change: &Difference) -> Option<Effect> {
     };
     let mut effect = Effect::new(kind, &change.api, &change.version, &path, detail);
     effect.is_deep = change.about == About::Fields;
-    effect.refuses_changes = change.refuses_changes;
     Some(effect)
 }

@@ -425,7 +425,7 @@ fn a_transition_rule_reaches_the_values_that_it_compares() {
         }
         fields(json!({"size": size, "other": {"type": "string"}}))
     };
-    let reaches = [("value-refused:v1:.spec.size", "rule added: self == oldSelf")];
+    let reaches = [("change-refused:v1:.spec.size", "rule added: self == oldSelf")];
     check(with(""), with("self == oldSelf"), json!({"size": 1}), &reaches);
     check(with(""), with("self == oldSelf"), json!({"other": "x"}), &[]);
     check(with(""), with("self > 0"), json!({"size": 1}), &[]);

@@ -3,7 +3,7 @@
 
 use super::{
     Generation,
-    compare::{Differing, differing},
+    compare::{Differing, added, differing},
     names,
 };
 use insula_api::Json;
@@ -36,7 +36,8 @@ impl Generation {
     fn write(&mut self, written: &Shown<'_>, shown: &Shown<'_>, reached: &mut Vec<usize>) {
         let (from, to) = (written.version, shown.version);
         let schemas = (self.before.bundle.schema(from), self.before.bundle.schema(to));
-        let (Some(written_before), Some(shown_before)) = schemas else {
+        let shown_after = self.after.bundle.schema(to).cloned();
+        let (Some(written_before), Some(shown_before), Some(shown_after)) = (schemas.0, schemas.1, shown_after) else {
             return;
         };
         let mut known = written.object.clone();
@@ -53,12 +54,14 @@ impl Generation {
                 return;
             }
         };
-        for (kind, path) in differing(&was, &is, shown_before.root()) {
+        let added = added(&was, &is, shown_after.root());
+        for (kind, path) in differing(&was, &is, shown_before.root()).into_iter().chain(added) {
             if shown.differing.iter().any(|(_, known)| *known == path) {
                 continue;
             }
             let (kind, rule) = match kind {
                 names::VALUE_HIDDEN => (names::WRITE_HIDDEN, "no rule"),
+                names::VALUE_ADDED => (names::WRITE_ADDED, "a rule"),
                 _ => (names::WRITE_CHANGED, "another rule"),
             };
             let why = format!("{rule} brings what is written in {from}");
@@ -156,7 +159,11 @@ mod tests {
 
     /// Returns the effects of other rules on gadgets that were written in either version.
     fn effects(after: &[Json]) -> Vec<String> {
-        let (before, after) = (gadgets(&whole()), gadgets(after));
+        effects_between(&whole(), after)
+    }
+
+    fn effects_between(before: &[Json], after: &[Json]) -> Vec<String> {
+        let (before, after) = (gadgets(before), gadgets(after));
         let objects = [
             ("v1", json!({"size": "3", "label": "L", "color": "red"})),
             ("v2", json!({"size": 3, "tag": "T", "color": "red"})),
@@ -209,6 +216,23 @@ mod tests {
             back(&[computed("string(self * 2)"), rule(".spec.tag", ".spec.label")]),
         ];
         assert_eq!(effects(&other), [format!("{}:v1:.spec.size", names::WRITE_CHANGED)]);
+    }
+
+    /// From rules for the size alone to the whole ones.
+    #[test]
+    fn a_rule_that_gives_a_value_is_told() {
+        let size = [there(&[computed("int(self)")]), back(&[computed("string(self)")])];
+        let told = effects_between(&size, &whole());
+        let added =
+            |version: &str, field: &str| ["value", "write"].map(|what| format!("{what}-added:{version}:.spec.{field}"));
+        let mut want = [added("v1", "label"), added("v2", "tag")].concat();
+        want.sort_unstable();
+        assert_eq!(told, want);
+        let given = json!({"field": ".spec.color", "destination": ".spec.rk", "transformation": "self + '!'"});
+        let [mut first, second] = whole();
+        first["rules"].as_array_mut().unwrap().push(given);
+        let told = effects(&[first, second]);
+        assert!(told.contains(&"value-added:v2:.spec.rk".to_owned()), "{told:?}");
     }
 
     #[test]
