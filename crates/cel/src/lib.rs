@@ -80,7 +80,7 @@ pub use crate::env::Env;
 pub use crate::error::{CompileError, EvalError, Issue, Message, Overflowing, Readable};
 pub use crate::field::is_keyword;
 pub use crate::functions::is_type_name;
-pub use crate::lookups::Lookup;
+pub use crate::lookups::{Lookup, LookupStep};
 pub use crate::print::print;
 pub use crate::program::{AbsenceMode, Estimate, Program, Reference};
 pub use crate::scan::{CHAIN_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};

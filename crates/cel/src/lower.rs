@@ -29,8 +29,7 @@ pub(crate) fn lower(parsed: &Parsed, checked: &Checked, env: &Env) -> Result<Low
         patterns: Vec::new(),
     };
     let node = lowering.node(&parsed.tree, 0)?;
-    let mut lookups = Vec::new();
-    crate::lookups::lookups(&parsed.tree, &mut lookups);
+    let lookups = crate::lookups::lookups(&parsed.tree);
     Ok(Lowered {
         node,
         variables: lowering.used,

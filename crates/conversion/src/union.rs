@@ -23,15 +23,17 @@ use crate::plan::{Fill, Op, Plan};
 use crate::rules::{Direction, Rule, RuleAt, Source};
 use crate::trace::Seg;
 use insula_api::FieldPath;
-use insula_schema::{ListType, Node, Structural};
+use insula_schema::{Node, Structural};
 
 mod classes;
 mod homes;
+mod keys;
 mod pairs;
 
 use classes::{Classes, Versions};
 pub(crate) use classes::{PAIRS_MAX, pairs_beside};
 pub(crate) use homes::{Homes, alike};
+use keys::{renamed_key, tell_apart};
 use pairs::AllComputed;
 
 /// The name of the union where versions have theirs: of a stored residual, say.
@@ -220,13 +222,7 @@ impl Growth<'_> {
         match known_kind(own) {
             Some(Kind::Object) => self.object(union, own, scope, at, false),
             Some(Kind::List) => {
-                // The finest key tells most items apart.
-                if let (ListType::Map { keys: fine }, ListType::Map { keys }) = (own.list_type(), union.list_type())
-                    && fine.len() > keys.len()
-                    && keys.iter().all(|key| fine.contains(key))
-                {
-                    union.set_list_type(own.list_type().clone());
-                }
+                tell_apart(union, own.list_type());
                 at.push(Segment::Each(String::new()));
                 match (union.items_mut(), own.items()) {
                     (Some(joined), Some(items)) => self.value(joined, items, scope, at),
@@ -355,12 +351,15 @@ impl Growth<'_> {
             match (op, back) {
                 (Op::Each(up), Op::Each(down)) => {
                     let same = |fill: &Fill| matches!(fill, Fill::List | Fill::SameKey);
-                    let (Some(joined), Some(part)) = (contents_mut(joined), contents(part)) else {
+                    let (key, list) = (renamed_key(up, part), joined);
+                    let (Some(joined), Some(part)) = (contents(list), contents(part)) else {
                         continue;
                     };
                     if !same(&up.fill) || !same(&down.fill) || up.passthrough.is_none() || !meets(joined, part) {
                         continue;
                     }
+                    tell_apart(list, &key);
+                    let Some(joined) = contents_mut(list) else { continue };
                     inner.own.push(Segment::Each(String::new()));
                     inner.union.push(Segment::Each(String::new()));
                     self.homes.0.push((inner.own.clone(), inner.union.clone()));

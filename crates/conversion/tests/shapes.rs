@@ -88,21 +88,25 @@ fn view(shape: &Shape, dice: &mut Dice) -> Seen {
     }
 }
 
-fn schema(shape: &Shape, view: &Seen) -> Json {
+/// Returns the schema of a version, whose lists of objects by key have no key unless `keyed`.
+fn schema(shape: &Shape, view: &Seen, keyed: bool) -> Json {
     match (shape, view) {
         (Shape::Text { nullable: true }, _) => json!({"type": "string", "nullable": true}),
         (Shape::Text { .. }, _) => json!({"type": "string"}),
         (Shape::Number, _) => json!({"type": "integer"}),
-        (Shape::List(inner), Seen::Inside(below)) => json!({"type": "array", "items": schema(inner, below)}),
-        (Shape::Keyed(inner), Seen::Inside(below)) => json!({"type": "array", "items": schema(inner, below),
+        (Shape::Keyed(inner), Seen::Inside(below)) if keyed => json!({"type": "array",
+            "items": schema(inner, below, keyed),
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}),
+        (Shape::List(inner) | Shape::Keyed(inner), Seen::Inside(below)) => {
+            json!({"type": "array", "items": schema(inner, below, keyed)})
+        }
         (Shape::Map(inner), Seen::Inside(below)) => {
-            json!({"type": "object", "additionalProperties": schema(inner, below)})
+            json!({"type": "object", "additionalProperties": schema(inner, below, keyed)})
         }
         (Shape::Object { fields, has_key }, Seen::Fields(shown)) => {
             let shown = fields.iter().zip(shown).enumerate();
             let one = |(number, (field, view)): (usize, (&Shape, &Option<Seen>))| {
-                Some((name(number), schema(field, view.as_ref()?)))
+                Some((name(number), schema(field, view.as_ref()?, keyed)))
             };
             let mut out = json!({"type": "object", "properties": shown.filter_map(one).collect::<Map<_, _>>()});
             if *has_key {
@@ -298,9 +302,12 @@ fn version(number: usize) -> String {
     format!("v{}", number + 1)
 }
 
-fn compiled(shape: &Shape, views: &[Seen], storage: usize) -> Bundle {
-    let schemas = views.iter().enumerate();
-    let schemas = schemas.map(|(at, view)| (version(at), json!({"spec": {"$": schema(shape, view)}})));
+/// Compiles an API, whose last version may have the lists of others without their keys.
+fn compiled(shape: &Shape, views: &[Seen], last_keyed: bool, storage: usize) -> Bundle {
+    let schemas = views.iter().enumerate().map(|(at, view)| {
+        let keyed = last_keyed || at + 1 < views.len();
+        (version(at), json!({"spec": {"$": schema(shape, view, keyed)}}))
+    });
     let doc = json!({"storage": version(storage), "versions": schemas.collect::<Map<_, _>>()});
     bundle(&doc).unwrap_or_else(|errors| panic!("{errors:#?}\n{doc}"))
 }
@@ -312,10 +319,11 @@ fn hold(seed: u64) -> Result<u64, String> {
     let shape = fields(&mut dice, DEPTH, false);
     let count = 2 + dice.below(4);
     let views: Vec<Seen> = (0..count).map(|_| view(&shape, &mut dice)).collect();
+    let last_keyed = dice.below(2) == 0;
     let (mut all, mut stored, mut next, mut writes) = (json!({}), None::<(ToStore, String)>, 0, 0);
     let mut log = String::new();
     for _ in 0..MOVES {
-        let bundle = compiled(&shape, &views, dice.below(count));
+        let bundle = compiled(&shape, &views, last_keyed, dice.below(count));
         log += &format!("stored in {}\n", bundle.storage());
         for _ in 0..WRITES {
             let from = dice.below(count);

@@ -363,3 +363,73 @@ rules:
         assert_eq!(written.shows("v2"), json!({"m": [{"n": "a"}]}), "{there}");
     }
 }
+
+/// One version tells items apart by a key, and others have the list without one: the stored one,
+/// with the whole key or a part of it, by other names as well.
+#[test]
+fn a_key_of_any_version_tells_the_items_of_all_apart() {
+    let move_list = |from: &str, to: &str, a: &str, b: &str| {
+        format!("{{from: {from}, to: {to}, rules: [{{field: '.spec.{a}', destination: '.spec.{b}'}}]}}")
+    };
+    let by_item = |from: &str, to: &str, a: [&str; 3], b: [&str; 3]| {
+        let rules = [1, 2].map(|i| format!("{{field: 'self.{}', destination: 'item.{}'}}", a[i], b[i]));
+        let rule = format!(
+            "{{field: .spec.{}, destination: .spec.{}, itemRules: [{}]}}",
+            a[0],
+            b[0],
+            rules.join(", ")
+        );
+        format!("{{from: {from}, to: {to}, rules: [{rule}]}}")
+    };
+    let (old, new) = (["l", "k", "w"], ["m", "n", "v"]);
+    for (names, rules) in [
+        (old, None),
+        (
+            ["m", "k", "w"],
+            Some([move_list("v1", "v2", "l", "m"), move_list("v2", "v1", "m", "l")]),
+        ),
+        (
+            new,
+            Some([by_item("v1", "v2", old, new), by_item("v2", "v1", new, old)]),
+        ),
+    ] {
+        let [list, key, value] = names;
+        let rules = rules.map_or(String::new(), |[there, back]| {
+            format!("rules: {{hub: v1, conversions: [{there}, {back}]}}")
+        });
+        for (keys, parts) in [(key.to_owned(), ["x", "x", "x"]), (format!("{key},t"), ["x", "y", "x"])] {
+            for storage in ["v1", "v2"] {
+                let bundle = bundle_of(&format!(
+                    "
+storage: {storage}
+versions:
+  v1: {{spec: {{l: [{{k: string, w: string}}]}}}}
+  v2: {{spec: {{'{list}[{keys}]': [{{{key}!: string, t: {{$: {{type: string, default: x}}}}, {value}: string,
+       note: string}}]}}}}
+{rules}
+"
+                ));
+                let item = |i: usize| {
+                    let (name, part) = (["a", "b", "c"][i], parts[i]);
+                    json!({key: name, "t": part, value: "w", "note": format!("note {i}")})
+                };
+                let mut written = Written::new(&bundle);
+                written.put("v2", json!({list: [item(0), item(1), item(2)]}));
+                let turned = json!({"l": [{"k": "c", "w": "w"}, {"k": "b", "w": "w"}, {"k": "a", "w": "w"}]});
+                written.put("v1", turned);
+                let what = format!("{names:?} {keys} {storage}");
+                assert_eq!(
+                    written.shows("v2"),
+                    json!({list: [item(2), item(1), item(0)]}),
+                    "{what}"
+                );
+                written.put(
+                    "v1",
+                    json!({"l": [{"k": "a", "w": "w"}, {"k": "d"}, {"k": "c", "w": "w"}]}),
+                );
+                let fresh = json!({key: "d", "t": "x"});
+                assert_eq!(written.shows("v2"), json!({list: [item(0), fresh, item(2)]}), "{what}");
+            }
+        }
+    }
+}

@@ -100,6 +100,14 @@ impl FieldSet {
         self
     }
 
+    /// Adds the paths that lead to members.
+    pub(crate) fn with_parents(self) -> FieldSet {
+        self.map(|_, place| FieldNode {
+            member: place.member || !place.below.is_empty(),
+            below: place.below.with_parents(),
+        })
+    }
+
     pub(crate) fn place(&self, element: &Element) -> Option<&FieldNode> {
         self.find(element).ok().map(|found| &self.nodes[found].1)
     }

@@ -204,6 +204,8 @@ fn add_back_owned(
         let Some(own) = versions.shape(version) else { continue };
         let mut added = with_named(own, fields_of(own, &versions.convert(&restored, at, version)?));
         added.subtract(&with_named(own, fields_of(own, &versions.convert(&part, at, version)?)));
+        // An object around hidden fields is in both, and may not be in what is left without it.
+        let mut added = added.with_parents();
         added.unite(with_named(own, fields_of(own, &without)));
         let mut gone = with_named(own, fields_of(own, merged));
         gone.subtract(&added);

@@ -82,7 +82,7 @@ fn items(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segmen
     if is.len() != has.len() {
         return Some(text(at));
     }
-    let node = aligned_by_key(writer.node, other.node, &[was, is]).then_some(writer.node);
+    let node = named_by(writer.node, other.node, &[was, is]);
     let pairs = align(was, is, node, equal);
     pairs.iter().enumerate().find_map(|(i, to)| {
         let j = (*to)?;
@@ -106,15 +106,22 @@ fn items(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segmen
     })
 }
 
-/// Returns true if the writer names each item by a key, which is the other version's or a part of
-/// it, or has more parts. Items that look alike in a part are not named by it.
-fn aligned_by_key(writer: &Node, other: &Node, lists: &[&[Json]]) -> bool {
-    let (ListType::Map { keys: own }, ListType::Map { keys: theirs }) = (writer.list_type(), other.list_type()) else {
-        return false;
-    };
+/// Returns the list whose key names each item for the writer: the key is the other version's or a
+/// part of it, or has more parts, or one of the two has none. Items that look alike in a part are
+/// not named by it.
+fn named_by<'n>(writer: &'n Node, other: &'n Node, lists: &[&[Json]]) -> Option<&'n Node> {
     let all_of = |a: &[String], b: &[String]| a.iter().all(|key| b.contains(key));
-    let is_named = |items: &&[Json]| identities(items, Some(writer)).is_some();
-    own == theirs || (all_of(own, theirs) || all_of(theirs, own)) && lists.iter().all(is_named)
+    let (node, is_same) = match (writer.list_type(), other.list_type()) {
+        (ListType::Map { keys: own }, ListType::Map { keys: theirs }) => {
+            let is_part = all_of(own, theirs) || all_of(theirs, own);
+            (is_part.then_some(writer)?, own == theirs)
+        }
+        (ListType::Map { .. }, ListType::Atomic) => (writer, false),
+        (ListType::Atomic, ListType::Map { .. }) => (other, false),
+        _ => return None,
+    };
+    let is_named = |items: &&[Json]| identities(items, Some(node)).is_some();
+    (is_same || lists.iter().all(is_named)).then_some(node)
 }
 
 /// Returns a field of an item that the writer's version lacks, if an edit of the item changes it.

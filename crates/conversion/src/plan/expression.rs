@@ -7,7 +7,7 @@ use crate::path::{Path, Segment, is_identifier};
 use crate::rules::Template;
 use crate::scope::{descend_decl, reads_named_fields};
 use insula_api::{FieldError, FieldPath, Json};
-use insula_cel::{AbsenceMode, CALL_COST_MAX, Decl, Env, Program, Type};
+use insula_cel::{AbsenceMode, CALL_COST_MAX, Decl, Env, LookupStep, Program, Type};
 use insula_schema::Node;
 
 pub(crate) use super::size::LARGEST_OBJECT_COST;
@@ -179,11 +179,9 @@ impl Names<'_> {
                 name if name == self.from.name => (&[][..], self.from.root()),
                 _ => continue,
             };
-            let node = lookup
-                .path
-                .iter()
-                .try_fold(place, |place, name| Some(place?.child(name)));
-            let Some(node) = node.flatten() else { continue };
+            let Some(node) = lookup.path.iter().fold(place, below) else {
+                continue;
+            };
             let values = node.choices().iter().filter_map(Json::as_str);
             let missing: Vec<&str> = values
                 .filter(|value| !lookup.keys.iter().any(|key| key == value))
@@ -191,7 +189,10 @@ impl Names<'_> {
             if missing.is_empty() {
                 continue;
             }
-            let fields = lookup.path.iter().cloned().map(Segment::Field);
+            let fields = lookup.path.iter().map(|step| match step {
+                LookupStep::Field(name) => Segment::Field(name.clone()),
+                LookupStep::Item { .. } => Segment::Each(String::new()),
+            });
             let path = Path::from_segments(path.iter().cloned().chain(fields).collect());
             return Err(format!(
                 "{path}: no entry for {}: add one, or write {{…}}[?key] if such a value has none",
@@ -304,6 +305,15 @@ pub(crate) fn factor(cost: u64, most: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "one digit of the quotient is shown")]
     let factor = cost as f64 / most as f64;
     format!("{factor:.1}x")
+}
+
+/// Returns the node of a step on the way to a key.
+fn below<'s>(node: SchemaNode<'s>, step: &LookupStep) -> SchemaNode<'s> {
+    match step {
+        LookupStep::Field(name) => node?.child(name),
+        LookupStep::Item { or_value: false } => node?.items(),
+        LookupStep::Item { or_value: true } => node.and_then(|node| node.items().or(node.additional())),
+    }
 }
 
 fn number(json: &Json) -> Type {
