@@ -253,3 +253,45 @@ fn what_two_managers_apply_in_two_versions_is_there_in_all() {
     let client = admin.in_workspace(&workspace(&admin, "appliers").0);
     (1..=12).for_each(|seed| plays(&client, seed));
 }
+
+/// A manager goes on in v2, which has a field that v1 lacks and another manager owns.
+#[test]
+fn a_second_version_with_more_fields_takes_nothing() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "appliers-later").0);
+    let plural = "laters";
+    let field = |name: &str| Some(name.to_owned());
+    let names: Names = vec![
+        [field("a"), field("a"), field("a")],
+        [None, field("b"), field("b")],
+        [field("c"), field("c"), field("c")],
+    ];
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    client.post(definitions, &definition(plural, &names)).expect(201);
+    let path = |version: &str| format!("/apis/{GROUP}/{version}/{plural}");
+    until("it is served", || (client.get(&path("v1")).code == 200).then_some(()));
+    client
+        .post("/apis/apis.kcp.io/v1alpha1/apiconversions", &rules(plural, &names))
+        .expect(201);
+    let apply = |manager: &str, version: &str, part: Value| {
+        let mut config = part;
+        config["apiVersion"] = json!(format!("{GROUP}/{version}"));
+        config["kind"] = json!(plural.to_uppercase());
+        config["metadata"]["name"] = json!("a");
+        let at = format!("{}/a?fieldManager={manager}", path(version));
+        let headers: &[(&str, &[u8])] = &[("content-type", b"application/apply-patch+yaml")];
+        let applied = client.send_bytes("PATCH", &at, headers, config.to_string().into_bytes().into());
+        assert!(matches!(applied.code, 200 | 201), "{}", applied.text);
+    };
+    let shows = |version: &str| client.get(&format!("{}/a", path(version))).expect(200)["spec"].clone();
+    apply("one", "v1", json!({"spec": {"a": "1"}}));
+    apply("two", "v2", json!({"spec": {"b": "b", "c": "c"}}));
+    apply("one", "v2", json!({"spec": {"a": "2"}}));
+    assert_eq!(shows("v1"), json!({"a": "2", "c": "c"}));
+    assert_eq!(shows("v3"), json!({"a": "2", "b": "b", "c": "c"}));
+    apply("one", "v1", json!({"spec": {"a": "3"}}));
+    apply("one", "v3", json!({"metadata": {"labels": {"l": "l"}}}));
+    assert_eq!(shows("v1"), json!({"c": "c"}));
+    assert_eq!(shows("v2"), json!({"b": "b", "c": "c"}));
+}
