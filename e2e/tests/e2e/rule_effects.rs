@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod added;
+mod forgiven;
 
 const GROUP: &str = "gadgets.example.io";
 const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/gadgets.example.io";
