@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod added;
+mod asked;
 mod forgiven;
 
 const GROUP: &str = "gadgets.example.io";
