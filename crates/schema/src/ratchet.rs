@@ -31,13 +31,11 @@ pub fn validate(object: &Json, schema: &Structural, meter: &Meter) -> Vec<FieldE
 }
 
 /// Returns all that a schema says of an object, for readers of the whole list: other than at a
-/// write, its rules run also where bounds refuse values, but for values of other types.
+/// create, its rules run whatever else is refused, because an update forgives each value that it
+/// leaves as it is, of a wrong type or not, and runs the rules then ([`validate_update`]).
 pub fn judge(object: &Json, schema: &Structural, meter: &Meter) -> Vec<FieldError> {
     let mut errors = validate_schema(object, schema, meter);
-    let is_readable = errors.iter().all(|error| error.kind != FieldErrorKind::TypeInvalid);
-    if is_readable && schema.root().below.rules {
-        errors.extend(rules::check(object, None, schema, &mut Budget::new(RULE_COST_PER_OBJECT_MAX, meter)).errors);
-    }
+    errors.extend(check_rules((object, None), schema, &[], meter).errors);
     errors
 }
 

@@ -19,6 +19,8 @@ use crate::{
 };
 
 mod added;
+mod asked;
+mod forgiven;
 mod given;
 
 const GROUP: &str = "gadgets.example.io";

@@ -12,7 +12,7 @@ use crate::{
 };
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate, names::annotations::ACCEPTED_EFFECTS};
 use insula_catalog::{Api, Error, ResourceRoute, Result, bundle, ids, parts};
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -129,17 +129,18 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
         let served = review
             .catalog
             .resolve(review.snapshot, review.cluster, &api.group, &api.names.plural);
-        if let Some(served) = served.filter(|_| old.is_some()) {
+        if let (Some(served), Some(old)) = (served, old) {
             let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
             trial::warn_of_effects(review, (&served.api, api), &scope, accepted);
+            warn_of_unknown_effects(review, old, (&served.api, api), &scope);
         }
     };
     let Some(rules) = parts::joined(review.snapshot, review.cluster, name) else {
-        // What a webhook would show of stored objects is not known here.
-        if !bundle::has_webhook(new)
-            && let Some(api) = without_rules(review, new)
-        {
-            warn_of_effects(&api);
+        let Some(api) = without_rules(review, new) else {
+            return Ok(());
+        };
+        warn_of_effects(&api);
+        if !bundle::has_webhook(new) {
             warn_of_new_versions(review, &api, old);
             if old.is_some_and(|old| !bundle::has_webhook(old)) {
                 warn_of_waiting(review, new, &api);
@@ -168,6 +169,36 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
             Err(review.served.api.invalid(name, errors))
         }
     }
+}
+
+/// Warns of versions whose view of a stored object is a webhook's, before or after: admission asks
+/// none, so their effects are not among those that it tells.
+fn warn_of_unknown_effects(review: &Review<'_>, old: &Json, (before, after): (&Api, &Api), scope: &Scope) {
+    if before.webhook.is_none() && after.webhook.is_none() {
+        return;
+    }
+    let mut stored = old["status"]["storedVersions"].as_array().into_iter().flatten();
+    let is_asked = |stored: &Json| {
+        before
+            .bundle
+            .served()
+            .any(|version| stored != version && serves(after, version))
+    };
+    let mut has_objects = false;
+    review.snapshot.for_each(scope, |_| {
+        has_objects = true;
+        ControlFlow::Break(())
+    });
+    if has_objects && stored.any(is_asked) {
+        review.warn(
+            "a conversion webhook decides what versions show of objects that are stored in another one: what the \
+             change does to that is not known",
+        );
+    }
+}
+
+fn serves(api: &Api, version: &str) -> bool {
+    api.bundle.served().any(|served| served == version)
 }
 
 /// Compiles a definition without rules as it is to be served.

@@ -279,12 +279,18 @@ impl Generation {
                 reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
                 continue;
             }
+            if self.asks(object, version) {
+                continue;
+            }
             let shown = self.shown(object, value, version, unreadable);
             views.extend(self.compare((object, value), version, shown, &mut reached));
         }
         self.writes(&views, &mut reached);
         let is_new = |version: &&str| !before.bundle.served().any(|other| other == *version);
         for version in after.bundle.served().filter(is_new) {
+            if self.asks(object, version) {
+                continue;
+            }
             match self.shown(object, value, version, unreadable) {
                 Ok(shown) if self.is_unruled => self.begin((object, value), version, shown, &mut reached),
                 Ok(_) => {}
@@ -292,7 +298,7 @@ impl Generation {
             }
         }
         let storage = after.bundle.storage();
-        if !after.bundle.served().any(|served| served == storage) {
+        if !after.bundle.served().any(|served| served == storage) && !self.asks(object, storage) {
             let shown = self.shown(object, value, storage, unreadable);
             let before = &before.bundle;
             let is_new = !before.versions().any(|version| version == storage);
@@ -310,6 +316,13 @@ impl Generation {
             );
         }
         reached
+    }
+
+    /// Returns true if a webhook decides what a version shows of an object, before or after: that
+    /// is not known here. The version that the object is stored in shows it without one.
+    fn asks(&self, object: &Object, version: &str) -> bool {
+        let has_webhook = |api: &Api| api.webhook.is_some();
+        (has_webhook(&self.before) || has_webhook(&self.after)) && object.version() != version
     }
 
     /// Compares what a version shows of an object with what it showed before. Returns the new view,
