@@ -21,7 +21,7 @@ fn definition(versions: &[(&str, &[&str])], strategy: &str) -> Value {
     definition
 }
 
-/// What is stored in a version is shown by it without the webhook, so a change is told as for any
+/// A version shows what is stored in it without the webhook, so a change is told as for any
 /// definition; that nothing is known of the other versions is told as well.
 #[test]
 fn a_definition_with_a_webhook_has_the_guard_of_its_stored_version() {
