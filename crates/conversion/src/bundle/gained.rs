@@ -247,7 +247,9 @@ impl<'a> Views<'a> {
             let Some(fields) = before.own.as_ref().and_then(|own| own.get(name)) else {
                 continue;
             };
-            let gains = fields.iter().filter(|field| self.bundle.shares(self.root, other, field));
+            let gains = fields
+                .iter()
+                .filter(|field| self.bundle.shares(self.root, other, field));
             let gains: Vec<String> = gains.cloned().collect();
             if !gains.is_empty() {
                 let own = self.own.get_or_insert_default().entry(name.clone()).or_default();

@@ -125,28 +125,33 @@ pub(crate) fn show(schema: &Structural, retained: &Patch, object: Json) -> Json 
     let Patch::Fields(fields) = retained else { return object };
     let Json::Object(mut map) = object else { return object };
     for (name, patch) in fields.iter().filter(|(name, _)| is_ours(name)) {
-        show_field(Some(schema.root()), (name, patch), &mut map);
+        show_field((Some(schema.root()), None), (name, patch), &mut map);
     }
     Json::Object(map)
 }
 
-fn show_field(node: Option<&Node>, (name, patch): (&String, &Patch), map: &mut Map<String, Json>) {
+fn show_field(
+    (node, default): (Option<&Node>, Option<&Json>),
+    (name, patch): (&String, &Patch),
+    map: &mut Map<String, Json>,
+) {
     let shown = match (name_at(node, name), patch) {
         (Name::Unknown, _) => return,
         (Name::Opaque, patch) => free::show(patch, map.remove(name)),
-        (Name::Field(child), patch) => show_value(child, patch, map.remove(name)),
+        (Name::Field(child), patch) => show_value((child, default.or(child.default())), patch, map.remove(name)),
     };
     map.extend(shown.map(|value| (name.clone(), value)));
 }
 
-fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> {
+/// `default` is read where nobody wrote: the node's, or what that of an object around it has there.
+fn show_value((node, default): (&Node, Option<&Json>), patch: &Patch, stands: Option<Json>) -> Option<Json> {
     match (patch, stands) {
         (Patch::Set { value, .. }, None) => known_part(node, value),
         // A default of another type stands there.
         (Patch::Set { value, guard: None }, Some(stands)) if !node.takes_type_of(&stands) => {
             known_part(node, value).or(Some(stands))
         }
-        (Patch::Set { value, guard: None }, Some(stands)) => Some(filled(node, value, stands)),
+        (Patch::Set { value, guard: None }, Some(stands)) => Some(filled(node, default, value, stands)),
         (Patch::Fields(fields), stands) => {
             let stood = stands.is_some();
             let mut map = match stands {
@@ -154,7 +159,11 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
                 Some(Json::Object(map)) => map,
                 other => return other,
             };
-            fields.iter().for_each(|field| show_field(Some(node), field, &mut map));
+            let default = default.filter(|default| holds(&map, default));
+            for (name, patch) in fields {
+                let default = default.and_then(|default| default.get(name));
+                show_field((Some(node), default), (name, patch), &mut map);
+            }
             // What leads to values that still have no field is no value itself.
             (stood || !map.is_empty()).then_some(Json::Object(map))
         }
@@ -166,7 +175,7 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
                     continue;
                 };
                 let stands = std::mem::take(&mut items[i]);
-                items[i] = show_value(item, patch, Some(stands)).unwrap_or_default();
+                items[i] = show_value((item, item.default()), patch, Some(stands)).unwrap_or_default();
             }
             Some(Json::Array(items))
         }
@@ -181,12 +190,17 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
 }
 
 /// Returns a value with what a retained one has beside it, in objects and in items of lists.
-fn filled(node: &Node, retained: &Json, stands: Json) -> Json {
+/// `default`: as in [`show_value`].
+fn filled(node: &Node, default: Option<&Json>, retained: &Json, stands: Json) -> Json {
     match (retained, stands) {
         (Json::Object(retained), Json::Object(mut map)) => {
+            let default = default.filter(|default| holds(&map, default));
             for (name, value) in retained {
                 let value = match (name_at(Some(node), name), map.remove(name)) {
-                    (Name::Field(child), Some(stands)) => Some(filled(child, value, stands)),
+                    (Name::Field(child), Some(stands)) => {
+                        let given = default.and_then(|default| default.get(name));
+                        Some(filled(child, given.or(child.default()), value, stands))
+                    }
                     (Name::Field(child), None) => known_part(child, value),
                     (Name::Opaque, stands) => Some(free::filled(value, stands)),
                     (Name::Unknown, stands) => stands,
@@ -201,15 +215,21 @@ fn filled(node: &Node, retained: &Json, stands: Json) -> Json {
             };
             let from = same_items(node, retained, &items);
             let filled = items.into_iter().zip(from).map(|(stands, from)| match from {
-                Some(from) => filled(item, &retained[from], stands),
+                Some(from) => filled(item, item.default(), &retained[from], stands),
                 None => stands,
             });
             Json::Array(filled.collect())
         }
         // A default is no value that somebody wrote.
-        (retained, stands) if node.default() == Some(&stands) => known_part(node, retained).unwrap_or(stands),
+        (retained, stands) if default == Some(&stands) => known_part(node, retained).unwrap_or(stands),
         (_, stands) => stands,
     }
+}
+
+/// Returns true if an object has all that a default has: other fields have defaults of their own.
+fn holds(map: &Map<String, Json>, default: &Json) -> bool {
+    let mut fields = default.as_object().into_iter().flatten();
+    default.is_object() && fields.all(|(name, value)| map.get(name) == Some(value))
 }
 
 /// Returns for each item its place in another list: by key, or the same one in a list of equal
