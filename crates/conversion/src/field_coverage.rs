@@ -14,7 +14,7 @@
 use crate::bundle::{Bundle, LossPolicy, Version};
 use crate::carried::Claims;
 use crate::convert::Converter;
-use crate::passthrough::Passthrough;
+use crate::passthrough::{Kind, Passthrough, known_kind};
 use crate::path::{Path, Segment, covers};
 use crate::plan::Plan;
 use insula_schema::{Node, Structural, Type};
@@ -194,9 +194,21 @@ pub(crate) fn touched(converter: &Converter) -> Vec<(Vec<Segment>, Vec<Segment>)
 }
 
 /// Calls back with each field of a version, also with objects, lists and their contents, and
-/// whether its value stays with the version alone in a conversion that loses nothing.
-pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn FnMut(&[Segment], &Node, bool)) {
+/// whether its value stays with the version alone in a conversion that loses nothing. `back`: the
+/// way back, by which a value of a narrower type does not come.
+pub(crate) fn each_field(
+    converter: &Converter,
+    back: Option<&Converter>,
+    from: &Version,
+    then: &mut dyn FnMut(&[Segment], &Node, bool),
+) {
     let reads = reads(converter);
+    let written: Vec<Vec<Segment>> = back.into_iter().flat_map(touched).map(|(_, to)| to).collect();
+    let is_one_way = |path: &[Segment], node: &Node| {
+        let is_leaf = !matches!(known_kind(node), Some(Kind::Object | Kind::List));
+        let comes = |back: &Converter| passes_from_root(&back.plan, path) || written.iter().any(|to| starts(path, to));
+        is_leaf && back.is_some_and(|back| !comes(back))
+    };
     let mut then = |path: &[Segment], node: &Node| {
         let outcome = outcome(path, &converter.plan, &reads, converter, from, false);
         // A list or map is shared if rules name one of its items or entries.
@@ -208,7 +220,12 @@ pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn F
             };
             is_named && starts(&read.path, path)
         });
-        then(path, node, outcome == FieldOutcome::Preserved && !has_named);
+        let is_own = match outcome {
+            FieldOutcome::Preserved => true,
+            FieldOutcome::Carried => is_one_way(path, node),
+            _ => false,
+        };
+        then(path, node, is_own && !has_named);
     };
     for (name, node) in from.schema.root().properties() {
         if !matches!(name, "apiVersion" | "kind" | "metadata") {

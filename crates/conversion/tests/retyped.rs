@@ -41,6 +41,7 @@ fn types() -> Vec<(&'static str, Vec<Json>)> {
                 json!({"y": [[item()]]}),
             ],
         ),
+        ("{$: {x-kubernetes-int-or-string: true}}", vec![json!("1"), json!(5)]),
         ("[anything]", vec![json!([item(), [item()], "s"])]),
     ]
 }
@@ -170,7 +171,10 @@ fn versions_of_one_schema_stay_alike() {
                 let before = of("v2", format!("v1: {own}, v2: {own}"));
                 let between = of("v3", format!("v2: {own}, v3: {other}"));
                 let after = of("v2", format!("v1: {own}, v2: {own}, v3: {other}"));
-                for value in &values {
+                // Of an object without a type, the fields count one by one: where the stored version
+                // shows something else in its place, only the version that wrote it shows it.
+                let values = values.iter().filter(|value| was != "anything" || !value.is_object());
+                for value in values {
                     let x = object("v2", &json!({"spec": {"e": "x", "k": "b", "p": value}}));
                     let written = before.put(&x, "v2", None, &mut unmetered_budget()).unwrap();
                     let second = write(&between, (&written, "v2"), "v2", "x");

@@ -86,6 +86,8 @@ impl OwnTree {
     /// Finds the fields for itself in which a residual of the version has values.
     fn find(&self, patch: &Patch, path: &mut Vec<Segment>, found: &mut BTreeSet<Vec<Segment>>) {
         match patch {
+            // Another object than what is there, and not something beside it.
+            Patch::Set { value, .. } if self.is_open && self.fields.is_empty() && value.is_object() => {}
             Patch::Set { value, .. } => self.find_value(value, path, found),
             Patch::Within(_) | Patch::Items { .. } if self.is_open && self.each.is_none() => {
                 found.insert(path.clone());
@@ -244,7 +246,12 @@ impl Bundle {
             let mut fields = Fields::default();
             if let Some(hop) = self.hops(version, parent).next() {
                 let mut add = |path: &[Segment], node: &Node, is_own| fields.tree.insert(path, node, is_own);
-                each_field(hop, &self.versions[version], &mut add);
+                each_field(
+                    hop,
+                    self.hops(parent, version).next(),
+                    &self.versions[version],
+                    &mut add,
+                );
             }
             let all = (&mut fields.shared, &mut fields.open);
             fields.tree.add_shared(&mut Vec::new(), all);
