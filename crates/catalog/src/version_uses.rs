@@ -3,9 +3,9 @@
 //! A request in a tenant's workspace for a bound resource is a use of the version in its path,
 //! unless a page of the console reads it in the session of a viewer.
 //! [`VersionUses`] notes the first use of each hour in memory; every later one of the hour costs an
-//! atomic read. The note wakes a task of the server, which writes it into one [`UseRecord`] for each
-//! route, so that a guard on another server sees the use as well, and several servers on one store
-//! merge theirs by the latest time. The status of an export and the
+//! atomic read. The note wakes a task of the server, which writes it into one [`UseRecord`] for
+//! each route, so that a guard on another server sees the use as well, and several servers on one
+//! store merge theirs by the latest time. The status of an export and the
 //! admission of its changes sum up the records.
 
 use crate::{

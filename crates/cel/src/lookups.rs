@@ -28,10 +28,10 @@ pub struct Lookup {
 }
 
 /// A place: a variable of the expression, and the way from it.
-type Place = (String, Vec<LookupStep>);
+type KeyPath = (String, Vec<LookupStep>);
 
 /// The variables of the macros around, innermost last, with their places where they have one.
-type Locals = Vec<(String, Option<Place>)>;
+type Locals = Vec<(String, Option<KeyPath>)>;
 
 /// Returns the look-ups of an expression. Those behind a condition are left out, because it may
 /// exclude values, and so are optional ones, which provide for a missing entry.
@@ -70,7 +70,7 @@ fn collect(expr: &IdedExpr, locals: &mut Locals, out: &mut Vec<Lookup>) {
                 path.push(LookupStep::Item { or_value });
                 Some((variable, path))
             };
-            // One variable is a map's key or a list's item; of two, the second is a value of either.
+            // One variable is a map's key or a list's item; of two the second is a value of either.
             let variables = match &fold.iter_var2 {
                 None => vec![(fold.iter_var.clone(), item(false))],
                 Some(second) => vec![(fold.iter_var.clone(), None), (second.clone(), item(true))],
@@ -85,7 +85,7 @@ fn collect(expr: &IdedExpr, locals: &mut Locals, out: &mut Vec<Lookup>) {
 }
 
 /// Returns the place that an expression names, if it is one.
-fn place(expr: &IdedExpr, locals: &Locals) -> Option<Place> {
+fn place(expr: &IdedExpr, locals: &Locals) -> Option<KeyPath> {
     match &expr.expr {
         Expr::Ident(name) => match locals.iter().rev().find(|(local, _)| local == name) {
             Some((_, place)) => place.clone(),

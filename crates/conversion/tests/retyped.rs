@@ -171,7 +171,7 @@ fn versions_of_one_schema_stay_alike() {
                 let before = of("v2", format!("v1: {own}, v2: {own}"));
                 let between = of("v3", format!("v2: {own}, v3: {other}"));
                 let after = of("v2", format!("v1: {own}, v2: {own}, v3: {other}"));
-                // Of an object without a type, the fields count one by one: where the stored version
+                // Fields of an object without a type count one by one: where the stored version
                 // shows something else in its place, only the version that wrote it shows it.
                 let values = values.iter().filter(|value| was != "anything" || !value.is_object());
                 for value in values {

@@ -24,8 +24,8 @@ const USES_PAUSE: Duration = Duration::from_millis(100);
 /// Pause after the store took no write.
 const USES_RETRY: Duration = Duration::from_secs(2);
 
-/// Stores the uses of API versions when they are noted, for as long as the server runs. Each version
-/// of an API in a workspace is written at most once an hour.
+/// Stores the uses of API versions when they are noted, for as long as the server runs. Each
+/// version of an API in a workspace is written at most once an hour.
 pub(crate) async fn store_uses(registry: Arc<Deps>) {
     loop {
         registry.uses.wait().await;
