@@ -265,6 +265,32 @@ mod tests {
         assert_eq!(period(&one, Timestamp(PERIOD_SECONDS)), period(&one, Timestamp(0)) + 1);
     }
 
+    /// A guard on another server sees a use once it is stored: the task must not wait any longer.
+    #[test]
+    fn a_note_wakes_the_task_that_waits_for_it() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        #[derive(Default)]
+        struct Woken(AtomicBool);
+
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+
+        let (uses, woken) = (VersionUses::default(), Arc::new(Woken::default()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = std::task::Context::from_waker(&waker);
+        let mut wait = std::pin::pin!(uses.wait());
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        assert!(!woken.0.load(Ordering::Relaxed));
+        let route = ObjectKey::cluster_scoped(ids::resource_routes(), cluster("one"), "widgets.example.io");
+        uses.add(vec![(route, NotedUses::default())]);
+        assert!(woken.0.load(Ordering::Relaxed));
+        assert!(wait.poll(&mut context).is_ready());
+    }
+
     #[test]
     fn a_record_reads_as_it_was_written() {
         let record = UseRecord {

@@ -21,6 +21,7 @@ mod gained;
 mod idle;
 mod joined;
 mod metadata;
+mod overwritten;
 mod own;
 mod price;
 mod recompute;

@@ -207,7 +207,9 @@ pub(crate) fn each_field(
     let is_one_way = |path: &[Segment], node: &Node| {
         let is_leaf = !matches!(known_kind(node), Some(Kind::Object | Kind::List));
         let comes = |back: &Converter| passes_from_root(&back.plan, path) || written.iter().any(|to| starts(path, to));
-        is_leaf && back.is_some_and(|back| !comes(back))
+        // In items, nothing tells later whether both still show the same.
+        let is_plain = path.iter().all(|segment| matches!(segment, Segment::Field(_)));
+        is_leaf && is_plain && back.is_some_and(|back| !comes(back))
     };
     let mut then = |path: &[Segment], node: &Node| {
         let outcome = outcome(path, &converter.plan, &reads, converter, from, false);
@@ -394,6 +396,11 @@ fn leaves<'s>(node: &'s Node, path: &mut Vec<Segment>, out: &mut Vec<(Vec<Segmen
         leaves(inner, path, out);
         path.pop();
     }
+}
+
+/// Returns true if a conversion leaves a field where it is.
+pub(crate) fn passes_as_it_is(converter: &Converter, path: &[Segment]) -> bool {
+    passes_from_root(&converter.plan, path)
 }
 
 fn passes_from_root(plan: &Plan, path: &[Segment]) -> bool {

@@ -95,6 +95,37 @@ fn a_field_that_a_version_gets_shows_what_the_other_has_in_it() {
     assert_eq!(released.shows((BOTH, "v1"), "v2"), json!({"u": "u", "f": "g"}));
 }
 
+/// The same with a field in which anything is kept, also beside a hub without it.
+#[test]
+fn a_field_of_any_content_shows_in_a_version_that_gets_it() {
+    let one = "{v1: {spec: {u: string}}, v2: {spec: {u: string, f: any}}}";
+    let both = "{v1: {spec: {u: string, f: any}}, v2: {spec: {u: string, f: any}}}";
+    let f = json!({"u": "u", "f": {"a": 1, "b": {"c": [2]}}});
+    let mut released = Released::default();
+    released.put((one, "v1"), "v2", f.clone());
+    assert_eq!(released.shows((both, "v1"), "v1"), f);
+    let around = "{v1: {spec: {u: string}}, v2: {spec: {u: string, f: any}}, v3: {spec: {u: string, f: any}}}";
+    let all = "{v1: {spec: {u: string, f: any}}, v2: {spec: {u: string, f: any}}, v3: {spec: {u: string, f: any}}}";
+    let mut released = Released::default();
+    released.put((around, "v1"), "v2", f.clone());
+    for version in ["v1", "v2", "v3"] {
+        assert_eq!(released.shows((all, "v1"), version), f, "{version}");
+    }
+}
+
+/// A later write in a field of a wider type counts once both have that type.
+#[test]
+fn a_later_write_in_a_wider_field_counts() {
+    let two = "{v1: {spec: {p: integer}}, v2: {spec: {p: number}}}";
+    let same = "{v1: {spec: {p: number}}, v2: {spec: {p: number}}}";
+    let mut released = Released::default();
+    released.put((two, "v2"), "v1", json!({"p": 5}));
+    released.put((two, "v2"), "v2", json!({"p": 7}));
+    for version in ["v1", "v2"] {
+        assert_eq!(released.shows((same, "v2"), version), json!({"p": 7}), "{version}");
+    }
+}
+
 /// The version that still has the field shows another value than the one that the stored version
 /// lost: that one does not come back when the other goes.
 #[test]

@@ -35,6 +35,7 @@ impl<'a> Views<'a> {
     /// whose rules fail reads as far as it did before.
     pub(super) fn with_gained(mut self, budget: &mut Budget) -> Self {
         self.give_renamed();
+        self.drop_overwritten();
         if let Ok(Some(views)) = self.with_hub(budget) {
             self = views;
         }
@@ -136,13 +137,18 @@ impl<'a> Views<'a> {
 
     /// Returns the fields that a version had for itself when the object was stored, and shares now.
     fn gained_fields(&self, version: usize) -> impl Iterator<Item = SchemaPath> {
+        self.shared_since(version).map(|path| SchemaPath::from_path(&path))
+    }
+
+    /// Returns the paths of the same fields.
+    pub(super) fn shared_since(&self, version: usize) -> impl Iterator<Item = Path> {
         let fields = self
             .own
             .as_ref()
             .and_then(|own| own.get(&self.bundle.versions[version].name));
         let fields = fields.into_iter().flatten();
         let shared = fields.filter(move |field| self.bundle.shares(self.root, version, field));
-        shared.filter_map(|field| Some(SchemaPath::from_path(&Path::parse(field).ok()?)))
+        shared.filter_map(|field| Path::parse(field).ok())
     }
 
     /// Notes what versions have no field for: others may have one.
@@ -253,7 +259,8 @@ impl<'a> Views<'a> {
             let gains: Vec<String> = gains.cloned().collect();
             if !gains.is_empty() {
                 let own = self.own.get_or_insert_default().entry(name.clone()).or_default();
-                own.extend(gains);
+                let new: Vec<String> = gains.into_iter().filter(|field| !own.contains(field)).collect();
+                own.extend(new);
             }
         }
     }

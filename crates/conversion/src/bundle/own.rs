@@ -19,6 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// union with other names ([`super::renamed`]), as `.spec.g=.spec.f`.
 pub(super) type OwnFields = BTreeMap<String, Vec<String>>;
 
+/// Fields of a place where anything is kept that are noted, of one object. What is in a place with
+/// more of them stays with the version that holds it.
+const FREE_MAX: usize = 64;
+
 /// The fields of a bundle by version and parent, made when they are needed first.
 pub(super) type OwnTrees = Mutex<BTreeMap<(usize, usize), Arc<Fields>>>;
 
@@ -87,9 +91,9 @@ impl OwnTree {
     fn find(&self, patch: &Patch, path: &mut Vec<Segment>, found: &mut BTreeSet<Vec<Segment>>) {
         match patch {
             // Another object than what is there, and not something beside it.
-            Patch::Set { value, .. } if self.is_open && self.fields.is_empty() && value.is_object() => {}
+            Patch::Set { value, .. } if self.is_free() && self.fields.is_empty() && value.is_object() => {}
             Patch::Set { value, .. } => self.find_value(value, path, found),
-            Patch::Within(_) | Patch::Items { .. } if self.is_open && self.each.is_none() => {
+            Patch::Within(_) | Patch::Items { .. } if self.is_free() && self.each.is_none() => {
                 found.insert(path.clone());
             }
             Patch::Unset { .. } => {}
@@ -97,7 +101,7 @@ impl OwnTree {
                 for (name, patch) in fields {
                     let is_known = self.below(name, path, &mut |tree, path| tree.find(patch, path, found));
                     if !is_known && !matches!(patch, Patch::Unset { .. }) {
-                        self.note(name, path, found);
+                        self.note((name, fields.len()), path, found);
                     }
                 }
             }
@@ -129,11 +133,11 @@ impl OwnTree {
             Json::Object(map) => {
                 for (name, value) in map {
                     if !self.below(name, path, &mut |tree, path| tree.find_value(value, path, found)) {
-                        self.note(name, path, found);
+                        self.note((name, map.len()), path, found);
                     }
                 }
             }
-            _ if self.is_open && self.each.is_none() => {
+            _ if self.is_free() && self.each.is_none() => {
                 found.insert(path.clone());
             }
             Json::Array(items) => {
@@ -161,8 +165,18 @@ impl OwnTree {
         }
     }
 
-    /// Notes a value that no version has a field for, for the time being.
-    fn note(&self, name: &str, path: &[Segment], found: &mut BTreeSet<Vec<Segment>>) {
+    /// Returns true for a place where anything is kept, which the version shares.
+    fn is_free(&self) -> bool {
+        self.is_open && !self.is_own
+    }
+
+    /// Notes a value that no version has a field for, for the time being; `beside`: the number of
+    /// values of the object.
+    fn note(&self, (name, beside): (&str, usize), path: &[Segment], found: &mut BTreeSet<Vec<Segment>>) {
+        // Writers name the fields of such a place, and each read looks at all that are noted.
+        if self.is_open && (beside > FREE_MAX || found.len() > FREE_MAX) {
+            return;
+        }
         let field = Segment::Field(name.to_owned());
         found.insert(path.iter().cloned().chain([field]).collect());
     }
@@ -229,12 +243,12 @@ impl Bundle {
             return false;
         };
         let is_known = || {
-            let path = Path::parse(field).ok().filter(|_| !fields.open.is_empty());
-            path.is_some_and(|path| {
-                let mut open = fields.open.iter();
-                open.any(|open| path.segments().starts_with(open))
-                    && leads_to_field(self.versions[parent].schema.root(), path.segments())
-            })
+            !fields.open.is_empty()
+                && Path::parse(field).is_ok_and(|path| {
+                    let mut open = fields.open.iter();
+                    open.any(|open| path.segments().starts_with(open))
+                        && leads_to_field(self.versions[parent].schema.root(), path.segments())
+                })
         };
         fields.shared.contains(field) || is_known()
     }
