@@ -140,7 +140,7 @@ impl<'a> Views<'a> {
         self.shared_since(version).map(|path| SchemaPath::from_path(&path))
     }
 
-    /// Returns the paths of the same fields.
+    /// Returns the same fields, as rules and notes name them.
     pub(super) fn shared_since(&self, version: usize) -> impl Iterator<Item = Path> {
         let fields = self
             .own
@@ -249,18 +249,12 @@ impl<'a> Views<'a> {
     /// they hold for themselves.
     fn keep_gains(&mut self, before: &Self, version: usize) {
         for other in (0..self.bundle.versions.len()).filter(|other| *other != version) {
-            let name = &self.bundle.versions[other].name;
-            let Some(fields) = before.own.as_ref().and_then(|own| own.get(name)) else {
-                continue;
-            };
-            let gains = fields
-                .iter()
-                .filter(|field| self.bundle.shares(self.root, other, field));
-            let gains: Vec<String> = gains.cloned().collect();
+            let mut gains: Vec<String> = before.shared_since(other).map(|path| path.to_string()).collect();
             if !gains.is_empty() {
-                let own = self.own.get_or_insert_default().entry(name.clone()).or_default();
-                let new: Vec<String> = gains.into_iter().filter(|field| !own.contains(field)).collect();
-                own.extend(new);
+                let name = self.bundle.versions[other].name.clone();
+                let own = self.own.get_or_insert_default().entry(name).or_default();
+                gains.retain(|field| !own.contains(field));
+                own.extend(gains);
             }
         }
     }

@@ -7,7 +7,7 @@
 use super::stored::Views;
 use crate::field_coverage::passes_as_it_is;
 use crate::path::{Path, Segment};
-use crate::residual::{Patch, SchemaPath};
+use crate::residual::{Patch, SchemaPath, retained};
 use serde_json::Value as Json;
 
 /// Returns what a patch sets at a path of plain names.
@@ -17,10 +17,6 @@ fn set_at<'p>(patch: &'p Patch, path: &[Segment]) -> Option<&'p Json> {
         (Patch::Fields(fields), [Segment::Field(name), rest @ ..]) => set_at(fields.get(name)?, rest),
         _ => None,
     }
-}
-
-fn is_scalar(value: &Json) -> bool {
-    !value.is_object() && !value.is_array()
 }
 
 fn value_at<'v>(value: &'v Json, path: &[Segment]) -> Option<&'v Json> {
@@ -65,7 +61,7 @@ impl Views<'_> {
         let differ = held.zip(stands).is_some_and(|(held, stands)| {
             // A default is no value that somebody wrote, and an object or a list may show a part.
             let is_written = node.is_none_or(|node| node.default() != Some(stands));
-            is_scalar(held) && is_scalar(stands) && held != stands && is_written
+            !retained::is_structured(held) && !retained::is_structured(stands) && held != stands && is_written
         });
         let mut hops = self.bundle.hops(version, self.root);
         differ && hops.all(|hop| passes_as_it_is(hop, path.segments()))

@@ -22,6 +22,7 @@ mod free;
 mod hidden;
 mod unknown;
 
+pub(crate) use free::is_structured;
 pub(crate) use unknown::{has_unknown, unknown, unknown_beside};
 use unknown::{sets_unknown, unknown_below};
 

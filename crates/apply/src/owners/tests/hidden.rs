@@ -39,17 +39,15 @@ fn an_apply_in_a_version_with_more_fields_keeps_what_is_owned() {
             fields: FieldSet::from_json(&fields).unwrap(),
             time: None,
         };
-        let identity = |manager: &str, version: &str| {
-            let nothing = FieldSet::default();
-            let writer = Writer {
-                manager,
-                subresource: "",
-                api_version: version,
-                ignored: &nothing,
-                now: Timestamp(1),
-            };
-            writer.identity(Operation::Apply)
+        let nothing = FieldSet::default();
+        let writer = |manager, api_version| Writer {
+            manager,
+            subresource: "",
+            api_version,
+            ignored: &nothing,
+            now: Timestamp(2),
         };
+        let identity = |manager, version| writer(manager, version).identity(Operation::Apply);
         let managers = Managers(BTreeMap::from([
             (
                 identity("one", "g/v1"),
@@ -61,14 +59,7 @@ fn an_apply_in_a_version_with_more_fields_keeps_what_is_owned() {
             ),
         ]));
         let live = json!({"apiVersion": "g/v2", "kind": "Thing", "spec": {"size": 1, "colour": "red", "steps": ["s"]}});
-        let nothing = FieldSet::default();
-        let writer = Writer {
-            manager: "one",
-            subresource: "",
-            api_version: "g/v2",
-            ignored: &nothing,
-            now: Timestamp(2),
-        };
+        let writer = writer("one", "g/v2");
         let applied = apply(&live, &config, &managers, &writer, OnConflict::Refuse, &versions).unwrap();
         let mut want = config.clone();
         want["spec"]["colour"] = json!("red");

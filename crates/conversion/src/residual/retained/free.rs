@@ -149,6 +149,7 @@ impl<'a> Items<'a> {
     }
 }
 
-fn is_structured(value: &Json) -> bool {
+/// Returns true for an object and for a list.
+pub(crate) fn is_structured(value: &Json) -> bool {
     value.is_object() || value.is_array()
 }
