@@ -12,7 +12,7 @@ use crate::{
 };
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate, names::annotations::ACCEPTED_EFFECTS};
 use insula_catalog::{Api, Error, ResourceRoute, Result, bundle, ids, parts};
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -184,12 +184,8 @@ fn warn_of_unknown_effects(review: &Review<'_>, old: &Json, (before, after): (&A
             .served()
             .any(|version| stored != version && serves(after, version))
     };
-    let mut has_objects = false;
-    review.snapshot.for_each(scope, |_| {
-        has_objects = true;
-        ControlFlow::Break(())
-    });
-    if has_objects && stored.any(is_asked) {
+    let has_objects = || !review.snapshot.range(scope, None, 1).is_empty();
+    if stored.any(is_asked) && has_objects() {
         review.warn(
             "a conversion webhook decides what versions show of objects that are stored in another one: what the \
              change does to that is not known",
